@@ -270,6 +270,10 @@ def _describe_compaction(topics: list[str] | None) -> Case:
     return _request(ApiKey.DESCRIBE_COMPACTION, messages.DescribeCompactionRequest(topics=topics), 0)
 
 
+def _describe_retention() -> Case:
+    return _request(ApiKey.DESCRIBE_RETENTION, messages.DescribeRetentionRequest(topics=None), 0)
+
+
 def _begin_compaction() -> Case:
     topic = messages.BeginCompactionRequest.GrantedTopic
     message = messages.BeginCompactionRequest(
@@ -609,6 +613,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield "DescribeConfigs", _describe_configs
     yield "DescribeLogDirs", _describe_log_dirs()
     yield "DescribeCompaction", _describe_compaction(None)
+    yield "DescribeRetention", _describe_retention()
     yield "DeleteRecords, 100 partitions", _delete_records
     yield from _groups_of_what_exists()
     yield "DeleteTopics, 700 partitions", _delete_topics

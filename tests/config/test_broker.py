@@ -26,6 +26,10 @@ def test_every_setting_of_a_topic_has_one_synonym():
     names = definitions(TopicConfig).keys() - {
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
+        "sparklog.offload.group",
+        "sparklog.offload.max.bytes",
+        "sparklog.offload.required",
+        "sparklog.retention.policies",
     }
     assert sorted(topic_synonyms().values()) == sorted(names)
     assert not topic_synonyms().keys() & definitions(BrokerConfig).keys()

@@ -88,6 +88,27 @@ def test_the_strategy_header_needs_a_name():
     check_together(parse(TopicConfig, {"compaction.strategy": "header", "compaction.strategy.header": "v"}))
 
 
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"sparklog.offload.required": "true"}, "required=true needs sparklog.offload.max.bytes"),
+        ({"sparklog.offload.max.bytes": "9"}, "means nothing without sparklog.offload.required=true"),
+    ],
+)
+def test_to_wait_for_the_offload_takes_a_limit_and_a_limit_takes_waiting(settings, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        check_together(parse(TopicConfig, settings))
+    check_together(parse(TopicConfig, {"sparklog.offload.required": "true", "sparklog.offload.max.bytes": "9"}))
+
+
+@pytest.mark.parametrize("name", ["sparklog.offload.max.bytes", "sparklog.retention.policies"])
+@pytest.mark.parametrize("text", ["", "0", " , "])
+def test_what_retention_cannot_mean_is_refused(name, text):
+    if (name, text) != ("sparklog.retention.policies", "0"):  # a name like any other
+        with pytest.raises(ConfigError, match=name):
+            parse(TopicConfig, {name: text})
+
+
 @pytest.mark.parametrize("release", ["0.10.0.0", "0.9.0", "2.8", "3.0-IV1"])
 def test_a_message_format_of_any_release_is_kept(release):
     assert parse(TopicConfig, {"message.format.version": release}).message_format_version == release

@@ -18,7 +18,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.log import Log
-from sparklog.log.retention import SegmentView, by_age, by_bytes, by_log_start, deletable, policies_of
+from sparklog.log.retention import Age, Offloaded, SegmentView, Size, deletable, given_up, policies_of
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches
 from sparklog.structs import TopicPartition
@@ -37,20 +37,28 @@ def views(*segments: tuple[int, int]) -> list[SegmentView]:
 
 def test_age_stops_at_the_first_segment_that_is_young() -> None:
     segments = views((1, 100), (1, 900), (1, 100))
-    assert by_age(500)(segments, 1000) == 1
+    assert Age(TopicConfig(retention_ms=500)).give_up(segments, 1000) == 1
 
 
 @pytest.mark.parametrize(("limit", "gone"), [(30, 0), (29, 0), (20, 1), (11, 1), (10, 2), (0, 3)])
 def test_size_never_leaves_less_than_the_limit(limit: int, gone: int) -> None:
-    assert by_bytes(limit)(views((10, 0), (10, 0), (10, 0)), 0) == gone
+    assert Size(TopicConfig(retention_bytes=limit)).give_up(views((10, 0), (10, 0), (10, 0)), 0) == gone
 
 
 def test_a_segment_goes_when_the_log_starts_behind_it() -> None:
-    assert [by_log_start(offset)(views((1, 0), (1, 0)), 0) for offset in (0, 9, 10, 19, 20)] == [0, 0, 1, 1, 2]
+    assert [deletable(views((1, 0), (1, 0)), 0, start, 20) for start in (0, 9, 10, 19, 20)] == [0, 0, 1, 1, 2]
 
 
 def test_age_is_over_only_beyond_the_limit() -> None:
-    assert [by_age(500)(views((1, 500), (1, 500)), now) for now in (1000, 1001)] == [0, 2]
+    by_age = Age(TopicConfig(retention_ms=500))
+    assert [by_age.give_up(views((1, 500), (1, 500)), now) for now in (1000, 1001)] == [0, 2]
+
+
+def test_what_is_offloaded_may_go_however_young_up_to_the_first_that_is_not() -> None:
+    segments = [
+        each._replace(is_offloaded=is_so) for each, is_so in zip(views(*[(1, 9)] * 4), (1, 1, 0, 1), strict=True)
+    ]
+    assert Offloaded(TopicConfig()).give_up(segments, 9) == 2
 
 
 @pytest.mark.parametrize(
@@ -62,23 +70,29 @@ def test_age_is_over_only_beyond_the_limit() -> None:
         ({"retention_ms": -1, "retention_bytes": 10}, 2),
         ({"retention_ms": 0, "retention_bytes": 0, "cleanup_policy": ("compact",)}, 1),
         ({"retention_ms": 0, "retention_bytes": -1, "cleanup_policy": ("compact", "delete")}, 3),
+        ({"retention_ms": 0, "retention_bytes": 20, "retention_policies": ("size",)}, 1),
+        ({"retention_ms": 0, "retention_bytes": 10, "retention_policies": ("size", "age")}, 3),
+        ({"retention_ms": 0, "retention_bytes": 0, "retention_policies": ("offload",)}, 1),
     ],
 )
 def test_what_a_topics_settings_give_up(settings: dict[str, object], gone: int) -> None:
-    policies = policies_of(TopicConfig(**settings), 10)
-    assert deletable(views((10, 0), (10, 0), (10, 0)), policies, 30, 1000) == gone
+    segments = views((10, 0), (10, 0), (10, 0))
+    wanted = given_up(policies_of(TopicConfig(**settings)), segments, 1000)
+    assert deletable(segments, wanted, 10, 30) == gone
 
 
 @pytest.mark.parametrize(("high_watermark", "gone"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)])
 def test_what_some_policy_gives_up_goes_up_to_the_high_watermark(high_watermark: int, gone: int) -> None:
     segments = views((10, 0), (10, 0), (10, 0))
-    assert deletable(segments, [by_log_start(10), by_bytes(0), by_age(10_000)], high_watermark, 1000) == gone
+    wanted = given_up(policies_of(TopicConfig(retention_bytes=0, retention_ms=10_000)), segments, 1000)
+    assert deletable(segments, wanted, 10, high_watermark) == gone
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1000)), max_size=8), st.integers(0, 80))
 def test_nothing_at_or_beyond_the_high_watermark_goes(shape: list[tuple[int, int]], high_watermark: int) -> None:
     segments = views(*shape)
-    count = deletable(segments, [by_age(0), by_bytes(0)], high_watermark, 2000)
+    wanted = given_up(policies_of(TopicConfig(retention_bytes=0, retention_ms=0)), segments, 2000)
+    count = deletable(segments, wanted, 0, high_watermark)
     assert all(segment.next_base <= high_watermark for segment in segments[:count])
 
 

@@ -23,6 +23,7 @@ from sparklog.config.topic import check_together, parse_stored
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
 from sparklog.protocol.messages import AlterConfigsResponse, IncrementalAlterConfigsResponse
 from sparklog.protocol.slices import Steps
+from sparklog.replica.policies import check_installed
 from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
 TOPIC, BROKER = 2, 4
@@ -31,6 +32,7 @@ TOPIC, BROKER = 2, 4
 _OPERATIONS = frozenset(Operation)
 _OF_CLEANER = ("log.cleaner.threads", "log.cleaner.dedupe.buffer.size")
 _OF_STRATEGY = ("log.cleaner.compaction.strategy", "log.cleaner.compaction.strategy.header")
+_POLICIES = "sparklog.retention.policies"
 R = TypeVar("R", AlterConfigsResponse, IncrementalAlterConfigsResponse)
 
 
@@ -157,7 +159,10 @@ def _change_of_topic(asked: Asked, broker: BrokerContext) -> Callable[[dict[str,
     def change(stored: dict[str, str]) -> dict[str, str]:
         try:
             changed = apply_changes({} if asked.afresh else stored, asked.changes, TOPIC_DEFINITIONS)
-            check_together(parse_stored(asked.name, changed, broker.settings.topic_defaults))
+            config = parse_stored(asked.name, changed, broker.settings.topic_defaults)
+            check_together(config)
+            if stored.get(_POLICIES) != changed.get(_POLICIES):
+                check_installed(config.retention_policies)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         check_settings_keep_state(broker.config, asked.name, stored, changed)

@@ -38,6 +38,7 @@ from sparklog.broker.registry import offered
 from sparklog.broker.replication.departure import hand_over
 from sparklog.broker.replication.fetchers import Fetchers
 from sparklog.broker.replication.isr_changes import IsrChanges
+from sparklog.broker.retention import RetentionRounds
 from sparklog.broker.settings import Settings
 from sparklog.broker.strays import why_stray
 from sparklog.broker.topics import TopicMaker
@@ -362,6 +363,7 @@ class Broker:
         replicas.on_proposal = isr_changes.propose
         replicas.lives = lambda id_: id_ in metadata.brokers
         fetchers = Fetchers(config, metadata, replicas, turns, self._clock, self._broker_epoch, looks)
+        self._retention = RetentionRounds(replicas, groups, metadata, peers, turns, self._clock)
         self._context = BrokerContext(
             config=config,
             settings=self._settings,
@@ -417,7 +419,9 @@ class Broker:
         self._dispatch = Dispatcher(self._context, self._server.turns)
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
-        """Do ``work`` again and again, in steps if it has any; a failure is logged and does not end it."""
+        """Do ``work`` again and again, in steps if it has any, or to its end where it is a coroutine; a failure is
+        logged and does not end it.
+        """
         turns = self._server.turns
         while True:
             await asyncio.sleep(interval_ms / 1000)
@@ -426,6 +430,8 @@ class Broker:
                     steps = work()
                 if isinstance(steps, Generator):
                     await turns.drive(steps, lambda: str(work))
+                elif isinstance(steps, Awaitable):
+                    await steps
             except Exception:
                 _logger.exception("%s failed", work)
 
@@ -445,7 +451,7 @@ class Broker:
             (max(config.replica_lag_time_max_ms // 2, 1), self._context.replicas.leave_out_lagging),
             (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers),
             (config.offsets_retention_check_interval_ms, self._context.groups.expire_offsets),
-            (config.log_retention_check_interval_ms, self._context.replicas.apply_retention),
+            (config.log_retention_check_interval_ms, self._retention.run),
             (config.transaction_abort_timed_out_interval_ms, self._context.transactions.abort_timed_out),
             (config.transaction_remove_expired_interval_ms, self._context.transactions.expire_ids),
             (_GRANTS_INTERVAL_MS, self._context.cleaning_grants.tend),

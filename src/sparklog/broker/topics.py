@@ -17,6 +17,7 @@ from sparklog.config.topic import TopicConfig, check_together
 from sparklog.controller.assignment import assign_replicas
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.log.files import check_topic_name
+from sparklog.replica.policies import check_installed
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import TopicAssignment
@@ -75,7 +76,9 @@ class TopicMaker:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"these settings need a value: {', '.join(empty)}")
         config = {key: value for key, value in properties.items() if value is not None}
         try:
-            check_together(parse(TopicConfig, config, self._settings.topic_defaults))
+            parsed = parse(TopicConfig, config, self._settings.topic_defaults)
+            check_together(parsed)
+            check_installed(parsed.retention_policies)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return config

@@ -73,6 +73,7 @@ _VALUES: tuple[type, ...] = (
     admin.ErasedReplica,
     admin.SearchedSegment,
     admin.ErasureProgress,
+    admin.RetentionState,
     admin.GroupListing,
     admin.GroupDescription,
     admin.GroupMember,

@@ -234,6 +234,26 @@ class TopicConfig:
         one_of("strict", "immediate"),
         broker="sparklog.min.isr.visibility",
     )
+    offload_group: str = setting(
+        "sparklog.offload.group",
+        T.STRING,
+        "",
+        "The consumer group whose committed offsets say what has been offloaded; empty for sparklog-offload.TOPIC.",
+    )
+    offload_max_bytes: int = setting(
+        "sparklog.offload.max.bytes",
+        T.LONG,
+        -1,
+        "Most that a partition keeps beyond its retention until it is offloaded, with sparklog.offload.required=true;"
+        " -1 without it.",
+        lambda most: None if most == -1 or most >= 1 else "must be at least 1",
+    )
+    offload_required: bool = setting(
+        "sparklog.offload.required",
+        T.BOOLEAN,
+        False,
+        "Whether retention waits: records stay until they are offloaded, up to sparklog.offload.max.bytes.",
+    )
     preallocate: bool = setting(
         "preallocate",
         T.BOOLEAN,
@@ -257,6 +277,14 @@ class TopicConfig:
         "How long a segment is kept, -1 for ever.",
         at_least(-1),
         broker="log.retention.ms",
+    )
+    retention_policies: tuple[str, ...] = setting(
+        "sparklog.retention.policies",
+        T.LIST,
+        ("age", "size"),
+        "What deletes old segments, in any order: age, by retention.ms; size, by retention.bytes; offload, as soon as"
+        " they are offloaded; and what is installed by other names. A segment goes if one of them gives it up.",
+        lambda names: None if names else "must name a policy",
     )
     segment_bytes: int = setting(
         "segment.bytes",
@@ -292,6 +320,12 @@ class TopicConfig:
         "Whether a replica out of sync may lead.",
         broker="unclean.leader.election.enable",
     )
+
+    @property
+    def asks_what_is_offloaded(self) -> bool:
+        """Whether retention depends on it."""
+        wants = self.offload_required or "offload" in self.retention_policies
+        return wants and "delete" in self.cleanup_policy
 
     @property
     def record_time_bounds_ms(self) -> tuple[int, int]:
@@ -342,6 +376,13 @@ def check_together(config: TopicConfig) -> None:
         raise ConfigError(
             "compaction.strategy=header needs compaction.strategy.header: the name of the header that holds the version"
         )
+    if config.offload_required and config.offload_max_bytes < 0:
+        raise ConfigError(
+            "sparklog.offload.required=true needs sparklog.offload.max.bytes: how many bytes of a partition are kept at"
+            " most beyond its retention while they wait"
+        )
+    if config.offload_max_bytes >= 0 and not config.offload_required:
+        raise ConfigError("sparklog.offload.max.bytes means nothing without sparklog.offload.required=true")
 
 
 def parse_stored(topic: str, properties: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:

@@ -33,7 +33,7 @@ from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.replacement import Replacement
-from sparklog.log.retention import SegmentView, deletable, policies_of
+from sparklog.log.retention import GivenUp, SegmentView, deletable, given_up, policies_of
 from sparklog.log.search import Search
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment, SegmentFacts
 from sparklog.log.segments import MOST_ABORTED, LogPosition
@@ -592,9 +592,10 @@ class Log:
         if self.epochs.truncate_from_start(offset):
             self._submit(self.write_epochs)
 
-    def delete_old_segments(self, high_watermark: int) -> list[Path]:
-        """Give up the segments that the topic's retention no longer wants and return the files, renamed ``.deleted``,
-        that the caller unlinks once no reader can still have them. One may be gone already: see ``rename_deleted``.
+    def delete_old_segments(self, high_watermark: int, policies: GivenUp | None = None) -> list[Path]:
+        """Give up the segments that ``policies`` no longer want, by default the built-in ones that the topic's settings
+        name, and return the files, renamed ``.deleted``, that the caller unlinks once no reader can still have them.
+        One may be gone already: see ``rename_deleted``.
 
         No more than ``_DELETED_AT_ONCE``: ask again until there is none. One that is leased stays for now, and those
         behind it; so does one while the snapshot of its producers is yet to be written. The log starts behind all of
@@ -602,9 +603,7 @@ class Log:
         this is asked again. Raises LogDirFailed where that is the first.
         """
         self._check_writable()
-        policies = policies_of(self._config, self.log_start_offset)
-        count = deletable(self._segment_views(), policies, high_watermark, self._clock.now_ms())
-        count = min(count, self._unleased(), _DELETED_AT_ONCE)
+        count = min(self._deletable(high_watermark, policies), self._unleased(), _DELETED_AT_ONCE)
         if not count:
             return []
         if count == len(self._segments) and not self._is_rolled():
@@ -622,6 +621,14 @@ class Log:
             if not (deleted and isinstance(refused, DiskFull)):
                 raise refused from error
         return deleted
+
+    def _deletable(self, high_watermark: int, policies: GivenUp | None) -> int:
+        segments, now_ms = self.segment_views(), self._clock.now_ms()
+        if policies is None:
+            wanted = given_up(policies_of(self._config), segments, now_ms)
+        else:
+            wanted = policies(segments, now_ms)
+        return deletable(segments, wanted, self.log_start_offset, high_watermark)
 
     def _delete_from_front(self, doomed: list[LogSegment], deleted: list[Path]) -> None:
         """From the first to the last, so that neither crash nor refusal leaves a hole; the names go to ``deleted``."""
@@ -661,7 +668,8 @@ class Log:
         now = self._clock.monotonic()
         return next((n for n, each in enumerate(self._segments) if is_leased(each.leases, now)), len(self._segments))
 
-    def _segment_views(self) -> list[SegmentView]:
+    def segment_views(self) -> list[SegmentView]:
+        """What retention is told of every segment, the active one last."""
         segments = list(self._segments)
         ends = [*(segment.base_offset for segment in segments[1:]), self.log_end_offset]
         return [

@@ -1,15 +1,17 @@
 """Which segments a log may give up: policies, each a rule over the segments in order.
 
 Invariants: segments go from the front and without gaps; none goes that holds an offset at or beyond the high watermark;
-the newest segment goes only if another has taken its place. Source: Kafka 3.9, ``UnifiedLog.deleteOldSegments``.
+the newest segment goes only if another has taken its place; what lies before the log's start goes whatever policies
+say. The whole: ``docs/adr/0035-retention.md``. Source: Kafka 3.9, ``UnifiedLog.deleteOldSegments``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from sparklog.config.topic import TopicConfig
+from sparklog.structs import TopicPartition
 
 
 class SegmentView(NamedTuple):
@@ -22,26 +24,58 @@ class SegmentView(NamedTuple):
     """Bytes of its ``.log`` file."""
     latest_timestamp: int
     """ms; of its newest record, or of the file's last change if no record has one."""
+    is_offloaded: bool = False
+    """Whether all of it is known to be in the place that the topic is offloaded to."""
 
 
-RetentionPolicy = Callable[[Sequence[SegmentView], int], int]
-"""Given the segments and the time (ms): how many, from the front, may go."""
+class RetentionPolicy(Protocol):
+    """One rule of one partition. It is made anew when the topic's settings change."""
+
+    @property
+    def name(self) -> str:
+        """By which ``sparklog.retention.policies`` names it."""
+
+    def give_up(self, segments: Sequence[SegmentView], now_ms: int) -> int:
+        """How many of the segments may go, counted from the front: 0 to ``len(segments)``. ``now_ms`` is Unix time.
+
+        What a follower does not have yet stays, whatever the answer is.
+        """
 
 
-def by_age(retention_ms: int) -> RetentionPolicy:
-    """Those whose newest record is older than ``retention_ms``."""
+PolicyFactory = Callable[[TopicPartition, Mapping[str, str]], RetentionPolicy]
+"""Makes the policy of a partition whose topic has these settings, all of them, by their names. An entry point of the
+group ``sparklog.retention`` names one, such as a class."""
 
-    def expired(segments: Sequence[SegmentView], now_ms: int) -> int:
-        return _leading(segments, lambda each: now_ms - each.latest_timestamp > retention_ms)
-
-    return expired
+GivenUp = Callable[[Sequence[SegmentView], int], int]
+"""As ``RetentionPolicy.give_up``, for all policies of a partition together."""
 
 
-def by_bytes(retention_bytes: int) -> RetentionPolicy:
-    """As many as can go with at least ``retention_bytes`` left."""
+class Age:
+    """Those whose newest record is older than ``retention.ms``."""
 
-    def surplus(segments: Sequence[SegmentView], now_ms: int) -> int:  # noqa: ARG001 (every policy has the one signature)
-        excess = sum(each.size for each in segments) - retention_bytes
+    name = "age"
+
+    def __init__(self, config: TopicConfig) -> None:
+        self._retention_ms = config.retention_ms
+
+    def give_up(self, segments: Sequence[SegmentView], now_ms: int) -> int:
+        if self._retention_ms < 0:
+            return 0
+        return leading(segments, lambda each: now_ms - each.latest_timestamp > self._retention_ms)
+
+
+class Size:
+    """As many as can go with at least ``retention.bytes`` left."""
+
+    name = "size"
+
+    def __init__(self, config: TopicConfig) -> None:
+        self._retention_bytes = config.retention_bytes
+
+    def give_up(self, segments: Sequence[SegmentView], now_ms: int) -> int:  # noqa: ARG002 (the interface's)
+        if self._retention_bytes < 0:
+            return 0
+        excess = sum(each.size for each in segments) - self._retention_bytes
         count = 0
         for each in segments:
             excess -= each.size
@@ -50,38 +84,44 @@ def by_bytes(retention_bytes: int) -> RetentionPolicy:
             count += 1
         return count
 
-    return surplus
+
+class Offloaded:
+    """Those that have been offloaded, however young they are."""
+
+    name = "offload"
+
+    def __init__(self, _config: TopicConfig) -> None:
+        pass
+
+    def give_up(self, segments: Sequence[SegmentView], now_ms: int) -> int:  # noqa: ARG002 (the interface's)
+        return leading(segments, lambda each: each.is_offloaded)
 
 
-def by_log_start(log_start_offset: int) -> RetentionPolicy:
-    """Those that lie wholly before the start of the log."""
-
-    def passed(segments: Sequence[SegmentView], now_ms: int) -> int:  # noqa: ARG001 (every policy has the one signature)
-        return _leading(segments, lambda each: each.next_base <= log_start_offset)
-
-    return passed
+BUILT_IN: dict[str, Callable[[TopicConfig], RetentionPolicy]] = {each.name: each for each in (Age, Size, Offloaded)}
 
 
-def policies_of(config: TopicConfig, log_start_offset: int) -> list[RetentionPolicy]:
-    """What the topic's settings ask for; a topic that is only compacted loses nothing to age or size."""
-    policies = [by_log_start(log_start_offset)]
-    if "delete" in config.cleanup_policy:
-        if config.retention_ms >= 0:
-            policies.append(by_age(config.retention_ms))
-        if config.retention_bytes >= 0:
-            policies.append(by_bytes(config.retention_bytes))
-    return policies
+def policies_of(config: TopicConfig) -> list[RetentionPolicy]:
+    """The built-in policies that count for a topic; one that is only compacted loses nothing to any."""
+    if "delete" not in config.cleanup_policy:
+        return []
+    return [BUILT_IN[name](config) for name in config.retention_policies if name in BUILT_IN]
 
 
-def deletable(
-    segments: Sequence[SegmentView], policies: Sequence[RetentionPolicy], high_watermark: int, now_ms: int
-) -> int:
-    """How many segments, from the front, some policy gives up and the high watermark allows to go."""
-    wanted = max(policy(segments, now_ms) for policy in policies)
-    return _leading(segments[:wanted], lambda each: each.next_base <= high_watermark)
+def given_up(policies: Sequence[RetentionPolicy], segments: Sequence[SegmentView], now_ms: int) -> int:
+    """How many segments, from the front, some policy gives up."""
+    return max((policy.give_up(segments, now_ms) for policy in policies), default=0)
 
 
-def _leading(segments: Sequence[SegmentView], condition: Callable[[SegmentView], bool]) -> int:
+def deletable(segments: Sequence[SegmentView], wanted: int, log_start_offset: int, high_watermark: int) -> int:
+    """How many segments, from the front, may go where policies give up ``wanted``: those too that lie wholly before the
+    start of the log, and none that the high watermark does not allow to go.
+    """
+    passed = leading(segments, lambda each: each.next_base <= log_start_offset)
+    return leading(segments[: max(wanted, passed)], lambda each: each.next_base <= high_watermark)
+
+
+def leading(segments: Sequence[SegmentView], condition: Callable[[SegmentView], bool]) -> int:
+    """How many segments, from the front, are so."""
     count = 0
     for each in segments:
         if not condition(each):

@@ -77,3 +77,5 @@ class ApiKey(IntEnum):
     """Sparklog's own: the broker takes over what was written so."""
     ERASE_RECORDS = 20007
     """Sparklog's own: a broker removes the records of some keys from its replicas, or searches for them."""
+    DESCRIBE_RETENTION = 20010
+    """Sparklog's own: what retention holds back on a broker, and where it deletes nothing."""

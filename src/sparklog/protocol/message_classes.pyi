@@ -4125,3 +4125,63 @@ class EraseRecordsResponse(Response):
         partitions: Sequence[ErasedPartitionResult] = ...,
         version: int | None = ...,
     ) -> None: ...
+
+class DescribeRetentionRequest(Request[DescribeRetentionResponse]):
+    topics: list[str] | None
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str] | None = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DescribeRetentionResponse(Response):
+    class DescribedTopic(Struct):
+        class DescribedPartition(Struct):
+            partition_index: int
+            offload_group: str | None
+            offloaded_offset: int
+            held_bytes: int
+            held_records: int
+            limit_bytes: int
+            lost_records: int
+            lost_until: int
+            checked_ms: int
+            refusal: str | None
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                offload_group: str | None = ...,
+                offloaded_offset: int = ...,
+                held_bytes: int = ...,
+                held_records: int = ...,
+                limit_bytes: int = ...,
+                lost_records: int = ...,
+                lost_until: int = ...,
+                checked_ms: int = ...,
+                refusal: str | None = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        name: str
+        partitions: list[DescribedPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[DescribedPartition] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    topics: list[DescribedTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        topics: Sequence[DescribedTopic] = ...,
+        version: int | None = ...,
+    ) -> None: ...

@@ -37,6 +37,7 @@ from sparklog.replica.future import FutureReplicas
 from sparklog.replica.in_sync import Proposal
 from sparklog.replica.partition import NO_REPLICA, Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
+from sparklog.replica.retention import Retention
 from sparklog.replica.throttle import ReplicationThrottle, names_replica
 from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -114,6 +115,7 @@ class ReplicaManager:
         self.changing = asyncio.Lock()
         """Held while partitions are made, taken away or cut over more than one turn of the loop."""
         self.following = Following(self, logs)
+        self.retention = Retention(self._clock)
         self.futures = FutureReplicas(self, logs, loop, self._clock, moving_threads)
 
     def partition(self, tp: TopicPartition) -> Partition:
@@ -228,6 +230,11 @@ class ReplicaManager:
     def _still_there(tp: TopicPartition, error: LogDirFailed) -> ErrorCode:
         _logger.error("%s is served no longer, but its log is still there: %s", tp, error)
         return error.code
+
+    @property
+    def served(self) -> list[Partition]:
+        """All that are here, led and followed."""
+        return list(self._partitions.values())
 
     def holds(self, tp: TopicPartition) -> bool:
         """Whether the partition is served here, as its leader or as a follower."""
@@ -669,7 +676,8 @@ class ReplicaManager:
         for tp, partition in list(self._partitions.items()):
             try:
                 while self._partitions.get(tp) is partition and tp not in self._logs.being_cut:
-                    more = self._logs.delete_old_segments(tp, partition.high_watermark.offset)
+                    policies = self.retention.given_up(partition)
+                    more = self._logs.delete_old_segments(tp, partition.high_watermark.offset, policies)
                     yield
                     if not more:
                         break

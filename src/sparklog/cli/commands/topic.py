@@ -17,7 +17,7 @@ from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
-    from sparklog.client.admin.admin import Admin, ConfigEntry
+    from sparklog.client.admin.admin import Admin, ConfigEntry, Replica, RetentionState
     from sparklog.cluster.health import Ailment
     from sparklog.cluster.info import PartitionInfo, TopicInfo
     from sparklog.structs import TopicPartition
@@ -26,6 +26,9 @@ _MOST_COPIES = 32767
 """What the wire can say."""
 _LITTLE_ROOM = 16 << 20
 """Bytes free on a disk of which it is said."""
+
+_OF_RETENTION = ("sparklog.retention.", "sparklog.offload.")
+"""What settings begin with that have something to show."""
 
 _PLACES = ("leader", "replicas", "in sync", "offline")
 """Where a partition is: the columns that ``_places`` fills."""
@@ -142,7 +145,8 @@ def describe(
     Of each partition: the broker that leads it, those that have a copy (replicas), those whose copy is up to date (in
     sync), those whose copy is out of reach (offline), the first offset that it still has, and the offset that its next
     record gets. Where fewer are in sync than min.insync.replicas asks for: those that have left and may lead all the
-    same (eligible).
+    same (eligible). Of a partition that waits for its offload: what it holds back, up to which limit, and how many
+    records it lost since its broker leads it.
 
     With an option that says "only", the partitions to which one of these applies, of NAME or else of all topics, and no
     settings and offsets. A partition without a leader is under min.insync.replicas too.
@@ -171,10 +175,14 @@ def _describe(admin: Admin, name: str, all_configs: bool, as_json: bool) -> None
     extents = find_extents(admin, _partitions(found))
     eligible = _eligible(admin, found)
     configs = [each for each in admin.topic_configs(name) if all_configs or each.source == ON_TOPIC.number]
+    retention = _retention(admin, name, configs)
     if as_json:
-        show_json(_document(found, extents, configs, eligible))
+        show_json(
+            {**_document(found, extents, configs, eligible), "retention": [_told_of(*each) for each in retention]}
+        )
     else:
         _show(found, extents, configs, eligible)
+        _show_retention(retention)
     say_unreachable(extents.failures, "out of reach")
 
 
@@ -286,6 +294,43 @@ def _eligible(admin: Admin, found: TopicInfo) -> dict[int, tuple[int, ...]]:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
         return {}
+
+
+def _retention(admin: Admin, name: str, configs: list[ConfigEntry]) -> list[tuple[Replica, RetentionState]]:
+    """What waits for the offload, and which policies fail; nothing of a topic that has no settings of that kind."""
+    if not any(each.name.startswith(_OF_RETENTION) for each in configs):
+        return []
+    try:
+        return [*admin.describe_retention([name]).items()]
+    except ApiError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return []
+
+
+def _show_retention(found: list[tuple[Replica, RetentionState]]) -> None:
+    waiting = [(replica, state) for replica, state in found if state.group is not None]
+    if waiting:
+        rows = [
+            [replica.tp.partition, state.offloaded, *_held(state), state.limit_bytes, state.lost_records, state.group]
+            for replica, state in waiting
+        ]
+        columns = ["partition", "offloaded up to", "bytes held back", "records held back", "limit", "lost", "group"]
+        show_table(columns, rows, right=columns[:-1])
+    for replica, state in found:
+        if state.refusal is not None:
+            click.echo(f"broker {replica.broker} deletes nothing of {replica.tp}: {state.refusal}", err=True)
+
+
+def _held(state: RetentionState) -> tuple[int | None, int | None]:
+    """Bytes and records; None before the first look."""
+    return (state.held_bytes, state.held_records) if state.checked_ms is not None else (None, None)
+
+
+def _told_of(replica: Replica, state: RetentionState) -> dict[str, object]:
+    held_bytes, held_records = _held(state)
+    told = {**state._asdict(), "held_bytes": held_bytes, "held_records": held_records}
+    return {"partition": replica.tp.partition, "broker": replica.broker, **told}
 
 
 def _show(found: TopicInfo, extents: Extents, configs: list[ConfigEntry], eligible: dict[int, tuple[int, ...]]) -> None:

@@ -31,6 +31,7 @@ from sparklog.client.admin.groups import GroupAdmin, GroupDescription, GroupList
 from sparklog.client.admin.log_dirs import LogDir, LogDirAdmin, Replica, ReplicaLogDir
 from sparklog.client.admin.prepared import PreparedAdmin, PreparedTransaction
 from sparklog.client.admin.reassignments import PartitionReassignment, ReassignmentAdmin
+from sparklog.client.admin.retention import RetentionAdmin, RetentionState
 from sparklog.client.admin.topics import NewTopic, TopicAdmin, new_topics
 from sparklog.client.admin.transactions import (
     ActiveProducer,
@@ -72,6 +73,7 @@ __all__ = [
     "PreparedTransaction",
     "Replica",
     "ReplicaLogDir",
+    "RetentionState",
     "SearchedSegment",
     "TransactionDescription",
     "TransactionListing",
@@ -88,6 +90,7 @@ class AsyncAdmin(
     LogDirAdmin,
     CompactionAdmin,
     ErasureAdmin,
+    RetentionAdmin,
     GroupAdmin,
     PreparedAdmin,
 ):
@@ -169,6 +172,7 @@ class Admin:
     describe_compaction = _blocking(CompactionAdmin.describe_compaction)
     compact = _blocking(CompactionAdmin.compact)
     erase = _blocking(ErasureAdmin.erase)
+    describe_retention = _blocking(RetentionAdmin.describe_retention)
     features = _blocking(ConfigAdmin.features)
     list_groups = _blocking(GroupAdmin.list_groups)
     reachable_groups = _blocking(GroupAdmin.reachable_groups)

@@ -75,6 +75,7 @@ from sparklog.log.files import (
 )
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
+from sparklog.log.retention import GivenUp
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -773,14 +774,15 @@ class LogManager:
         found = yield from usage_of([each.path for each in self._dirs], self.logs, self.futures)
         return found + [DirectoryUse(path, reason) for path, reason in self._offline.items()]
 
-    def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> bool:
-        """Apply the topic's retention; the files are unlinked by ``unlink_due`` after ``file.delete.delay.ms``.
+    def delete_old_segments(self, tp: TopicPartition, high_watermark: int, policies: GivenUp | None = None) -> bool:
+        """Apply ``policies``, by default the built-in ones that the topic's settings name; the files are unlinked by
+        ``unlink_due`` after ``file.delete.delay.ms``.
 
         Whether something was deleted: then more may be to go.
         """
         log = self.logs[tp]
         due = monotonic_ms(self._clock) + log.config.file_delete_delay_ms
-        doomed = log.delete_old_segments(high_watermark)
+        doomed = log.delete_old_segments(high_watermark, policies)
         if doomed:
             _logger.info("%s now begins at offset %d", tp, log.log_start_offset)
         self._doomed.extend((due, path) for path in doomed)

@@ -18,6 +18,7 @@ from pyarrow import ArrowException
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import DataSourceError
+from sparklog.spark.batch.offload_groups import OffloadGroups
 from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.lake.ages import Timestamps
 from sparklog.spark.lake.destination import Intake, Outcome, Overtaken, Target, Task, refuse
@@ -126,10 +127,12 @@ class Offload:
         self._truncation = TruncationDetector(self._cluster)
         self._data_loss = DataLossReporter(fail=options.fail_on_data_loss)
         self._group = GroupProgress(self._reading.client, options.group, self._clock) if options.group else None
+        self._waiting = OffloadGroups(self._reading.client, self._destination.place, self._clock)
 
     def close(self) -> None:
         self._destination.close()
         self._cluster.close()
+        self._waiting.close()
         if self._group is not None:
             self._group.close()
 
@@ -146,14 +149,16 @@ class Offload:
             started = self._clock.monotonic()
             intake = self._destination.begin()
             plan = self._plan(intake, topic_ids, now)
-            self._tell_group(plan.starts)
+            self._tell_groups(plan, plan.starts)
             if not plan.ends:
                 return
             intake.expect(plan.progress.values())
             intake.note_epochs({known: now.epochs.get(known.tp, NO_EPOCH) for known in plan.ends})
             yield self._commit(intake, plan, started)
 
-    def _tell_group(self, offsets: Offsets) -> None:
+    def _tell_groups(self, plan: _Plan, offsets: Offsets) -> None:
+        """All below ``offsets`` is in the place."""
+        self._waiting.commit(offsets, {tp: known.topic_id for tp, known in plan.progress.items()})
         if self._group is not None:
             self._group.commit(offsets)
 
@@ -274,7 +279,7 @@ class Offload:
         except Overtaken:
             intake.discard(outcomes)
             raise
-        self._tell_group({known.tp: end for known, end in plan.ends.items()})
+        self._tell_groups(plan, {known.tp: end for known, end in plan.ends.items()})
         timestamps = Timestamps()
         for each in outcomes:
             timestamps.merge(each.timestamps)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from sparklog.client.admin.admin import Admin
+from sparklog.client.admin.admin import Admin, OffsetAndMetadata
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.obstacles import Obstacles
 from sparklog.clock import Clock
@@ -23,9 +23,11 @@ PAUSE_S = 10.0
 class GroupProgress:
     """Commits offsets to a group that has no members. It logs a failure and retries after a pause. Close it."""
 
-    def __init__(self, config: ClientConfig, group_id: str, clock: Clock) -> None:
+    def __init__(self, config: ClientConfig, group_id: str, clock: Clock, metadata: str = "") -> None:
+        """``metadata`` goes with every offset."""
         self._config = dataclasses.replace(config, api_timeout_ms=min(config.api_timeout_ms, _PATIENCE_MS))
         self._group_id = group_id
+        self._metadata = metadata
         self._clock = clock
         self._obstacles = Obstacles(clock)
         self._retry_at = float("-inf")
@@ -39,7 +41,8 @@ class GroupProgress:
         try:
             if self._admin is None:
                 self._admin = Admin(self._config)
-            self._admin.alter_group_offsets(self._group_id, offsets)
+            noted = {tp: OffsetAndMetadata(at, metadata=self._metadata) for tp, at in offsets.items()}
+            self._admin.alter_group_offsets(self._group_id, noted)
         except SparklogError as error:
             self._retry_at = self._clock.monotonic() + PAUSE_S
             what = f"the progress of the query is not committed to group {self._group_id!r}: {error}"

@@ -1,0 +1,100 @@
+"""A real offload, and a broker whose retention waits for it."""
+
+import logging
+from uuid import UUID
+
+import pytest
+
+from sparklog.client import Admin, NewTopic, Producer
+from sparklog.client.admin.admin import OffsetAndMetadata, Replica
+from sparklog.cluster.offload_group import OffloadNote
+from sparklog.spark.batch.offload import OffloadOptions, run
+from sparklog.spark.lake.raw_table import RawTable
+from sparklog.structs import TopicPartition
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+WAITS = {
+    "segment.bytes": "300",
+    "retention.ms": "1000",
+    "sparklog.offload.required": "true",
+    "sparklog.offload.max.bytes": "1000000",
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(interpreted, delta_jars):
+    """The queries here are of a few rows, and need Delta."""
+
+
+@pytest.fixture(scope="module")
+def eager(tmp_path_factory):
+    """A broker that looks for old segments all the time."""
+    settings = {"log.retention.check.interval.ms": "50"}
+    with ClusterHarness(tmp_path_factory.mktemp("eager"), settings=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(eager):
+    with Admin(bootstrap_servers=eager.bootstrap_servers) as found:
+        yield found
+
+
+def send(cluster, topic, count, partitions=2):
+    """A record a segment, each of them old."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
+        for number in range(count):
+            producer.send(topic, b"%0200d" % number, partition=number % partitions, timestamp=1000 + number).result()
+
+
+def starts(admin, topic):
+    found = admin.list_offsets({TopicPartition(topic, number): -2 for number in range(2)})
+    return [found[tp].offset for tp in sorted(found)]
+
+
+def offload(spark, cluster, topic, table):
+    return run(spark, OffloadOptions(cluster.bootstrap_servers, (topic,), RawTable(table)))
+
+
+def test_records_stay_until_the_job_has_them_and_go_then(spark, eager, admin, topic, tmp_path, caplog):
+    admin.create_topics([NewTopic(topic, 2, 1, WAITS)])
+    send(eager, topic, 12)
+    eventually(lambda: [each.held_records for each in admin.describe_retention([topic]).values()] == [6, 6])
+    assert {each.offloaded for each in admin.describe_retention([topic]).values()} == {None}
+    assert starts(admin, topic) == [0, 0]
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    (commit,) = offload(spark, eager, topic, first)
+    assert commit.records == 12
+    eventually(lambda: starts(admin, topic) == [6, 6])
+    assert spark.read.format("delta").load(first).count() == 12
+    send(eager, topic, 4)
+    with caplog.at_level(logging.WARNING):
+        offload(spark, eager, topic, second)  # of two places the log waits for one
+    assert f"topic {topic} waits for its offload to table {first}" in caplog.text
+    held = eventually(
+        lambda: (
+            (each := admin.describe_retention([topic])[Replica(TopicPartition(topic, 0), 0)]).held_records == 2 and each
+        )
+    )
+    assert (held.offloaded, held.lost_records) == (6, 0)
+    (commit,) = offload(spark, eager, topic, first)
+    assert commit.records == 4
+    eventually(lambda: starts(admin, topic) == [8, 8])
+
+
+def test_a_topic_that_does_not_wait_has_no_group(spark, eager, admin, topic, tmp_path):
+    admin.create_topics([NewTopic(topic, 2, 1, {})])
+    offload(spark, eager, topic, str(tmp_path / "table"))
+    assert f"sparklog-offload.{topic}" not in {each.group_id for each in admin.list_groups()}
+
+
+def test_a_note_of_a_former_topic_keeps_no_job_from_its_group(spark, eager, admin, topic, tmp_path):
+    admin.create_topics([NewTopic(topic, 2, 1, WAITS | {"sparklog.offload.group": f"group-of-{topic}"})])
+    send(eager, topic, 2)
+    former = OffloadNote(UUID(int=7), "table /elsewhere")
+    offsets = {TopicPartition(topic, 0): OffsetAndMetadata(1, metadata=former.to_metadata())}
+    admin.alter_group_offsets(f"group-of-{topic}", offsets)
+    offload(spark, eager, topic, str(tmp_path / "table"))
+    eventually(lambda: starts(admin, topic) == [1, 1])
