@@ -1,0 +1,36 @@
+"""The programs on the page about changelogs: the table has what the database had."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.programs import run_program
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+PAGE = Path(__file__).parents[2] / "docs" / "changelog-to-table.md"
+_PROGRAM = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """The page's topic names, on a broker of the test's own."""
+    with ClusterHarness(tmp_path / "cluster") as harness:
+        yield harness.bootstrap_servers
+
+
+def test_the_table_has_what_the_database_had(broker, tmp_path, delta_jars, quick_spark):
+    del delta_jars
+    programs = dict(_PROGRAM.findall(PAGE.read_text()))
+    assert programs.keys() == {"changes.py", "table.py"}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+    changes = run_program([sys.executable, "changes.py", broker, "1000"], tmp_path, timeout=150)
+    told = changes.stdout.splitlines()[-1]
+    assert re.fullmatch(r"[1-9]\d* customers, [1-9]\d* orders", told)
+    command = [sys.executable, "table.py", broker, str(tmp_path / "table")]
+    table = run_program(command, tmp_path, timeout=300, environment=os.environ | quick_spark)
+    assert told in table.stdout.splitlines()
