@@ -77,6 +77,7 @@ MISUSES = [
     (["backup", "a"], "Missing option '--dest'"),
     (["backup", "run", "--dest", "d"], "Missing argument 'TOPIC...'"),
     (["backup", "verify", "d", "--at", "1", "--all"], "exclude each other"),
+    (["offload", "--topic", "a"], "--table"),
     (["produce"], "Missing argument 'TOPIC'"),
     (["produce", "a", "no-such-file"], "no-such-file"),
     (["produce", "a", "--compression", "brotli"], "--compression"),

@@ -1,0 +1,84 @@
+"""A job is started by its command, in this process, with the options of its own parser."""
+
+import importlib.util
+import sys
+
+import pytest
+
+from sparklog.cli import jobs
+from sparklog.errors import ConfigError
+
+JOB = """
+import argparse, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--topic", action="append")
+parser.add_argument("-p", "--pause", type=int, default=3, help="seconds; so long")
+print(parser.prog, parser.parse_args(), __name__)
+sys.exit(4)
+"""
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """A checkout whose job ``offload`` says how it was started, and ends with 4."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "offload.py").write_text(JOB)
+    monkeypatch.setattr(jobs, "checkout", lambda: tmp_path)
+    return tmp_path / "jobs" / "offload.py"
+
+
+@pytest.fixture
+def without_spark(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else found(name))
+
+
+@pytest.mark.usefixtures("job")
+def test_a_job_has_its_options_its_name_and_its_exit_code(run):
+    done = run("offload", "--topic", "a b", "--topic=c", "-p", "7")
+    assert (done.status, done.err) == (4, "")
+    assert done.out == "sparklog offload Namespace(topic=['a b', 'c'], pause=7) __main__\n"
+
+
+@pytest.mark.usefixtures("job")
+def test_help_has_examples_and_the_options_of_the_job(run):
+    done = run("offload", "--help")
+    assert done.status == 0
+    assert done.out.startswith("Usage: sparklog offload [OPTIONS]\n")
+    assert "  sparklog offload --topic clicks --table /data/clicks\n" in done.out
+    assert "\nOptions:\n  -h, --help" in done.out
+    assert "usage:" not in done.out
+    assert "seconds; so long" in done.out
+
+
+def test_the_jobs_own_options_are_shown_and_their_misuse_is_told(run):
+    assert "--freshness FRESHNESS" in run("offload", "--help").out
+    misused = run("offload", "--topic", "a", "--table", "b/c", "--once", "--every", "5s")
+    assert misused.status == 2
+    assert misused.err.endswith("sparklog offload: error: --once, --every and --freshness exclude each other\n")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_where_spark_is_not_installed_it_says_what_to_type(run):
+    done = run("offload", "--topic", "a", "--table", "b")
+    assert (done.status, done.out) == (1, "")
+    assert "this command needs pyspark; type: pip install '" in done.err
+    assert "[spark]'" in done.err
+    assert "type: pip install '" in run("offload", "--help").out
+
+
+class TestInstalled:
+    @pytest.fixture(autouse=True)
+    def _prefix(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(jobs, "checkout", lambda: None)
+        monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+    def test_a_job_is_found_among_the_files_of_the_package(self, tmp_path):
+        there = tmp_path / "share" / "sparklog" / "jobs" / "offload.py"
+        there.parent.mkdir(parents=True)
+        there.touch()
+        assert jobs.path_of("offload") == there
+
+    def test_a_job_that_is_not_there_is_told(self, tmp_path):
+        with pytest.raises(ConfigError, match=f"the job 'offload' is not in .*{tmp_path}/share/sparklog/jobs"):
+            jobs.path_of("offload")
