@@ -4,14 +4,18 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
-from sparklog.errors import SparklogError
+from sparklog.errors import DataSourceError, SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
+from sparklog.spark.lake.decoded_table import KEY_FORMATS, DecodedTable
 from sparklog.spark.lake.destination import Target
 from sparklog.spark.lake.file_place import FilesTarget
+from sparklog.spark.lake.maintenance import Maintenance
 from sparklog.spark.lake.raw_table import RawTable
+from sparklog.spark.values.formats import FORMATS, ValueFormat
 
 
 def _repeated(offload: Offload, pause_s: float | None) -> Iterator[Committed]:
@@ -19,10 +23,80 @@ def _repeated(offload: Offload, pause_s: float | None) -> Iterator[Committed]:
         yield from offload.commits()
 
 
+def _add_decoding(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("decoding: the table has the fields of the values as columns")
+    group.add_argument("--value-format", choices=FORMATS, help="how values are written")
+    group.add_argument("--schema", type=Path, help="a file: Spark's DDL or JSON for json, an .avsc for avro")
+    group.add_argument("--writer-schema", action="append", default=[], metavar="ID=FILE", help="of avro with ids")
+    group.add_argument("--key-format", choices=KEY_FORMATS, default="binary")
+    group.add_argument("--with", dest="extra", default="", help="more columns: value,headers,timestampType")
+    group.add_argument("--into", help="one column for all fields, a struct")
+    group.add_argument("--evolve", action="store_true", help="add fields that the table does not have")
+    group.add_argument("--dead-letters", help="the table for records that do not decode; else they stop the job")
+
+
+def _add_maintenance(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("maintenance of the table")
+    group.add_argument("--merge-files", type=int, help="merge small files where a partition has more than so many")
+    group.add_argument("--vacuum", type=duration, help="remove files that no version of so long has: 7d")
+    group.add_argument("--unsafe-vacuum", action="store_true", help="accept a --vacuum below Delta's safe limit")
+
+
 def _target(args: argparse.Namespace) -> Target:
-    if args.files is not None:
-        return FilesTarget(args.files, args.format, args.compression)
-    return RawTable(args.table, tuple(filter(None, args.partition_by.split(","))), args.compression)
+    """Raises DataSourceError for what does not go together, and for a file that cannot be read."""
+    partition_by = tuple(filter(None, args.partition_by.split(",")))
+    maintenance = Maintenance(args.merge_files, args.vacuum, args.unsafe_vacuum)
+    if args.value_format is None:
+        alone = (args.schema, args.writer_schema, args.extra, args.into, args.evolve, args.dead_letters)
+        if any(alone) or args.key_format != "binary":
+            raise DataSourceError("SPARKLOG_INVALID_OPTION", "values are decoded with --value-format and --schema only")
+        if args.files is not None and (args.merge_files or args.vacuum):
+            raise DataSourceError("SPARKLOG_INVALID_OPTION", "--merge-files and --vacuum are of a --table")
+        if args.files is not None:
+            return FilesTarget(args.files, args.format, args.compression)
+        return RawTable(args.table, partition_by, args.compression, maintenance=maintenance)
+    if args.schema is None or args.table is None:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--value-format needs --table, and --schema FILE")
+    return DecodedTable(
+        args.table,
+        ValueFormat(args.value_format, _text(args.schema), _writers(args.writer_schema)),
+        args.key_format,
+        tuple(filter(None, args.extra.split(","))),
+        args.into,
+        args.evolve,
+        args.dead_letters,
+        partition_by,
+        args.compression,
+        maintenance=maintenance,
+    )
+
+
+def _writers(given: list[str]) -> dict[int, str] | None:
+    found = {}
+    for each in given:
+        number, equals, path = each.partition("=")
+        if not equals or not number.isdecimal():
+            raise DataSourceError("SPARKLOG_INVALID_OPTION", f"--writer-schema is ID=FILE, not {each!r}")
+        found[int(number)] = _text(Path(path))
+    return found or None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", f"schema {path} cannot be read: {error}") from error
+
+
+def _options(args: argparse.Namespace) -> OffloadOptions:
+    return OffloadOptions(
+        args.bootstrap_server,
+        tuple(args.topic),
+        _target(args),
+        add_topics=args.add_topics,
+        fail_on_data_loss=not args.accept_loss,
+        group=args.group,
+    )
 
 
 def main() -> int:
@@ -32,7 +106,9 @@ def main() -> int:
     parser.add_argument("--table", help="a path or URI (with a slash in it), or a table of the catalog")
     parser.add_argument("--files", metavar="URI", help="files instead: a directory, or webhdfs://NAMENODE:9870/PATH")
     parser.add_argument("--format", default="parquet", help="of --files: parquet, or segments (the brokers' bytes)")
-    parser.add_argument("--partition-by", default="day", help="of a new table: day,hour,topic,partition or '' for none")
+    parser.add_argument(
+        "--partition-by", default="day", help="of a new table: day,hour,topic,partition, a field, or '' for none"
+    )
     parser.add_argument("--add-topics", action="store_true", help="the table may have other topics already")
     parser.add_argument("--accept-loss", action="store_true", help="go on behind records that are gone, with a warning")
     parser.add_argument("--group", help="a consumer group whose offsets follow, for those who watch lag")
@@ -40,19 +116,17 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="what is there now, and then end (the default)")
     parser.add_argument("--every", type=duration, help="again and again, so long after the last: 5s, 10m, 2h")
     parser.add_argument("--freshness", type=duration, help="on and on: how old a record may be in the table: 10s, 5m")
+    _add_decoding(parser)
+    _add_maintenance(parser)
     args = parser.parse_args()
     if bool(args.once) + (args.every is not None) + (args.freshness is not None) > 1:
         parser.error("--once, --every and --freshness exclude each other")
     if (args.table is None) == (args.files is None):
         parser.error("say where to: --table or --files")
-    options = OffloadOptions(
-        args.bootstrap_server,
-        tuple(args.topic),
-        _target(args),
-        add_topics=args.add_topics,
-        fail_on_data_loss=not args.accept_loss,
-        group=args.group,
-    )
+    try:
+        options = _options(args)
+    except SparklogError as error:
+        parser.error(str(error))
     spark = session("offload", delta=True)
     try:
         with closing(Offload(spark, options)) as offload:

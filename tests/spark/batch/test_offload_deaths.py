@@ -1,5 +1,6 @@
 """Offloads that die at every step, two at a time, while transactions end one way or the other: the table is the log."""
 
+import json
 import random
 from contextlib import closing, suppress
 
@@ -8,9 +9,11 @@ import pytest
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions
+from sparklog.spark.lake.decoded_table import DecodedTable, DecodedTableIntake
 from sparklog.spark.lake.destination import Overtaken
 from sparklog.spark.lake.raw_table import RawTable, RawTableIntake
 from sparklog.spark.lake.table import Commit
+from sparklog.spark.values.formats import ValueFormat
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
 STEPS = ("nothing written", "some written", "all written", "committed")
@@ -25,8 +28,10 @@ class Died(Exception):
 class Job:
     """One job at a time of several; ``dies_at`` is where it ends, None for one that does not."""
 
-    def __init__(self, spark, options, dies_at, meanwhile):
+    def __init__(self, spark, options, dies_at, meanwhile, survives=0):
+        """``survives``: so often it is spared at the step where it is to die."""
         self._dies_at = dies_at
+        self._survives = survives
         self._meanwhile = meanwhile
         self._offload = Offload(spark, options)
 
@@ -34,7 +39,8 @@ class Job:
         """Offload once, as far as that goes."""
         with pytest.MonkeyPatch.context() as patch, closing(self._offload):
             patch.setattr(offload, "run_in_workers", self._run_tasks)
-            patch.setattr(RawTableIntake, "discard", self._discard)
+            for intake in (RawTableIntake, DecodedTableIntake):
+                patch.setattr(intake, "discard", self._discard)
 
             def committed(commit, files, offsets):
                 self._die_at("all written")
@@ -62,7 +68,9 @@ class Job:
 
     def _die_at(self, step):
         if step == self._dies_at:
-            raise Died
+            if not self._survives:
+                raise Died
+            self._survives -= 1
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 50))])
@@ -102,11 +110,78 @@ def test_every_record_is_in_the_table_once(spark, interpreted, delta_jars, clust
     assert _table(spark, table) == _log(spark, servers, topic)
 
 
+NARROW = "n BIGINT NOT NULL, t STRING"
+WIDE = f"{NARROW}, more STRUCT<x: INT>"
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 50))])
+def test_every_record_is_a_row_or_a_dead_letter_once(spark, interpreted, delta_jars, cluster, topic, tmp_path, seed):
+    del interpreted, delta_jars
+    chance = random.Random(seed)
+    servers, table, dead = cluster.bootstrap_servers, str(tmp_path / "table"), str(tmp_path / "dead")
+    partitions = chance.choice([1, 3])
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions, 1, {"retention.ms": "-1"})])
+
+    def options(schema):
+        layout = {"evolve": True, "dead_letters": dead, "partition_by": ("partition",)}
+        target = DecodedTable(table, ValueFormat("json", schema), **layout)
+        return OffloadOptions(servers, (topic,), target, commit_bytes=chance.choice([800, 4000]), task_bytes=1500)
+
+    evolves = chance.randrange(ROUNDS)
+    with Producer(bootstrap_servers=servers) as producer:
+        sent = _Sent(chance, topic, partitions, _click)
+        for number in range(ROUNDS):
+            schema = NARROW if number < evolves else WIDE
+            sent.write(producer)
+
+            def rival(schema=schema):
+                if chance.random() < 0.3:
+                    sent.write(producer)
+                    Job(spark, options(schema), None, lambda: None).run()
+
+            with suppress(Overtaken):
+                dies_at = chance.choice([None, *STEPS])
+                Job(spark, options(schema), dies_at, rival, survives=chance.randrange(3)).run()
+    Job(spark, options(WIDE), None, lambda: None).run()
+    rows, letters = _decoded(_log(spark, servers, topic))
+    assert _rows(spark, table, "n", "t") == rows
+    assert _rows(spark, dead, "key", "value") == letters
+
+
+def _click(chance):
+    """A value by chance: one that decodes, one that does not, or none."""
+    kind = chance.randrange(4)
+    if kind == 0:
+        return None
+    return b'{"n":%d' % chance.randrange(99) + (
+        b"" if kind == 1 else b',"t":"x","more":{"x":1}}' if kind == 2 else b"}"
+    )
+
+
+def _decoded(log):
+    """What rows and dead letters are to be made of the log."""
+    rows, letters = [], []
+    for partition, offset, key, value, *_ in sorted(log, key=lambda row: (row[0], row[1])):
+        try:
+            fields = {} if value is None else json.loads(value)
+            rows.append((partition, offset, fields.get("n"), fields.get("t")))
+        except ValueError:
+            letters.append((partition, offset, key, value))
+    return rows, letters
+
+
+def _rows(spark, table, *columns):
+    found = spark.read.format("delta").load(table).select("partition", "offset", *columns).collect()
+    return sorted(map(tuple, found), key=lambda row: (row[0], row[1]))
+
+
 class _Sent:
     """Makes records by chance."""
 
-    def __init__(self, chance, topic, partitions):
+    def __init__(self, chance, topic, partitions, value=None):
         self._chance, self._topic, self._partitions = chance, topic, partitions
+        self._value = value or (lambda chance: chance.randbytes(chance.randrange(80)) or None)
         self._number = 0
 
     def write(self, producer):
@@ -114,7 +189,7 @@ class _Sent:
             self._number += 1
             producer.send(
                 self._topic,
-                self._chance.randbytes(self._chance.randrange(80)) or None,
+                self._value(self._chance),
                 key=b"%d" % self._number,
                 partition=self._chance.randrange(self._partitions),
                 timestamp=self._chance.randrange(10**12),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.spark.lake.columns import by_partition, moment_of, new_table_schema, source_columns
+from sparklog.spark.lake.columns import TableColumns, by_partition, moment_of, source_columns
 
 _LAST_US = 253_402_300_799_999_999
 _FIRST_US = -62_135_596_800_000_000
@@ -66,8 +66,8 @@ def test_each_row_is_once_in_the_part_of_its_day(micros):
 
 
 def test_a_new_table_has_the_columns_it_is_divided_by():
-    assert "day" not in new_table_schema(["topic"]).names
-    assert new_table_schema(["hour", "topic"]).names[-1] == "hour"
+    assert "day" not in TableColumns().of_new_table(["topic"]).names
+    assert TableColumns().of_new_table(["hour", "topic"]).names[-1] == "hour"
 
 
 def test_the_time_is_read_though_the_table_has_no_column_of_it():

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs
 
 from sparklog.spark.lake import files as module
-from sparklog.spark.lake.files import TableFiles, _TableWriter, remove_files
+from sparklog.spark.lake.files import TableFiles, TableWriter, remove_files
 
 _DAY_US = 86_400_000_000
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "day")
@@ -42,7 +42,7 @@ def on_disk(tmp_path):
 
 
 def test_a_file_and_what_is_told_of_it(tmp_path):
-    writer = _TableWriter(table(tmp_path))
+    writer = TableWriter(table(tmp_path))
     writer.write(batch(10, 5))
     writer.write(batch(15, 5))
     (written,) = writer.finish()
@@ -62,7 +62,7 @@ def test_a_file_and_what_is_told_of_it(tmp_path):
 
 
 def test_a_time_that_no_date_has_is_not_told(tmp_path):
-    writer = _TableWriter(table(tmp_path))
+    writer = TableWriter(table(tmp_path))
     writer.write(batch(0, 3, day_of=lambda offset: 10**7))
     (written,) = writer.finish()
     assert written.partition_values == {"day": None}
@@ -74,7 +74,7 @@ def test_a_time_that_no_date_has_is_not_told(tmp_path):
 
 def test_a_file_ends_at_the_size_that_is_aimed_at(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_ROW_GROUP_BYTES", 10_000)
-    writer = _TableWriter(table(tmp_path, target_bytes=10_000, compression="none"))
+    writer = TableWriter(table(tmp_path, target_bytes=10_000, compression="none"))
     for number in range(20):
         writer.write(batch(number * 50, 50))
     written = writer.finish()
@@ -87,7 +87,7 @@ def test_a_file_ends_at_the_size_that_is_aimed_at(tmp_path, monkeypatch):
 def test_many_days_at_a_time_need_few_open_files_and_bounded_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_OPEN_FILES", 3)
     monkeypatch.setattr(module, "_PENDING_BYTES", 3_000)
-    writer = _TableWriter(table(tmp_path))
+    writer = TableWriter(table(tmp_path))
     for number in range(10):
         writer.write(batch(number * 40, 40, day_of=lambda offset: offset % 20))
         assert writer._nbytes <= 3_000
@@ -106,7 +106,7 @@ def test_many_days_at_a_time_need_few_open_files_and_bounded_memory(tmp_path, mo
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
 def test_names_that_a_uri_would_read_otherwise(tmp_path, scheme, name):
     home = tmp_path / name
-    writer = _TableWriter(TableFiles(f"{scheme}{home}", COLUMNS, ("day",)))
+    writer = TableWriter(TableFiles(f"{scheme}{home}", COLUMNS, ("day",)))
     writer.write(batch(0, 3))
     (written,) = writer.finish()
     assert read(home, written).num_rows == 3
@@ -116,7 +116,7 @@ def test_names_that_a_uri_would_read_otherwise(tmp_path, scheme, name):
 
 @pytest.mark.parametrize("compression", ["snappy", "zstd", "lz4", "gzip", "none"])
 def test_compressions(tmp_path, compression):
-    writer = _TableWriter(table(tmp_path, compression=compression))
+    writer = TableWriter(table(tmp_path, compression=compression))
     writer.write(batch(0, 100))
     (written,) = writer.finish()
     assert f".{compression}." in written.path
@@ -125,7 +125,7 @@ def test_compressions(tmp_path, compression):
 
 def test_what_was_written_goes_when_writing_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_ROW_GROUP_BYTES", 10_000)
-    writer = _TableWriter(table(tmp_path, target_bytes=10_000))
+    writer = TableWriter(table(tmp_path, target_bytes=10_000))
     for number in range(9):
         writer.write(batch(number * 50, 50))
     assert on_disk(tmp_path)
@@ -147,7 +147,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device", path)
 
     real = fs.FileSystem.from_uri
-    writer = _TableWriter(table(tmp_path))
+    writer = TableWriter(table(tmp_path))
     writer._fs = Full(real(str(tmp_path))[0])
     writer.write(batch(0, 5))
     with pytest.raises(OSError, match="No space left"):

@@ -7,7 +7,7 @@ A commit has the records of a range of each partition, and the offsets behind th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -154,7 +154,9 @@ class Offload:
                 return
             intake.expect(plan.progress.values())
             intake.note_epochs({known: now.epochs.get(known.tp, NO_EPOCH) for known in plan.ends})
-            yield self._commit(intake, plan, started)
+            outcomes = self._write(intake, plan)
+            yield self._commit(intake, plan, outcomes, started)
+            self._destination.tend(outcomes)
 
     def _tell_groups(self, plan: _Plan, offsets: Offsets) -> None:
         """All below ``offsets`` is in the place."""
@@ -272,8 +274,7 @@ class Offload:
 
     # One commit
 
-    def _commit(self, intake: Intake[Outcome], plan: _Plan, started: float) -> Committed:
-        outcomes = self._write(intake, plan)
+    def _commit(self, intake: Intake[Outcome], plan: _Plan, outcomes: Sequence[Outcome], started: float) -> Committed:
         try:
             version = intake.finish(outcomes, plan.ends)
         except Overtaken:

@@ -6,13 +6,27 @@ time zone of whoever reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DataType, DateType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
 
+from sparklog.spark.lake.evolution import Evolution, Unsuited, evolution, missing_in_schema
 from sparklog.spark.schema import READ_COLUMNS
 
 DAY, HOUR = "day", "hour"
@@ -31,10 +45,52 @@ PartitionValue = tuple[str | None, ...]
 """The values of a table's partition columns, as Delta writes them."""
 
 
-def new_table_schema(partition_by: Iterable[str]) -> StructType:
-    """The columns of a table that is made for an offload: all of the source, and those it is partitioned by."""
-    names = [*READ_COLUMNS, *(name for name in partition_by if name in TIME_COLUMNS)]
-    return StructType([StructField(name, TABLE_COLUMNS[name]) for name in names])
+@dataclass(frozen=True)
+class TableColumns:
+    """Which columns a table may have, and which one has that is made."""
+
+    known: Mapping[str, DataType] = field(default_factory=lambda: TABLE_COLUMNS)
+    """Those of a log, and of its time. A table has any of them."""
+    new: tuple[str, ...] = tuple(READ_COLUMNS)
+    """Those of a log that a new table has."""
+    values: StructType = field(default_factory=StructType)
+    """More columns, which a table must have."""
+    evolves: bool = False
+    """Those that it does not have are added."""
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Those that a table may be partitioned by."""
+        flat = [each.name for each in self.values.fields if isinstance(each.dataType, _PARTITION_TYPES)]
+        return (*PARTITION_COLUMNS, *flat)
+
+    def of_new_table(self, partition_by: Iterable[str]) -> StructType:
+        """The columns of a table that is made: the first of the log's, those of the values, and the rest."""
+        times = [name for name in partition_by if name in TIME_COLUMNS]
+        first, *rest = (StructField(name, self.known[name]) for name in (*self.new, *times))
+        return StructType([first, *self.values.fields, *rest])
+
+    def suited(self, table: StructType) -> Evolution:
+        """What a table becomes that has these columns. Raises Unsuited where it does not suit."""
+        values = {each.casefold() for each in self.values.names}
+        for column in table.fields:
+            if column.name.casefold() not in values:
+                self._check(column)
+        found = evolution(table, self.values)
+        if found.added and not self.evolves:
+            raise Unsuited(f"it has no column {', '.join(found.added)} of the schema; say --evolve, and it is added")
+        return found
+
+    def _check(self, column: StructField) -> None:
+        known, kind = self.known.get(column.name), column.dataType.simpleString()
+        if known is None and self.values.fields:
+            raise Unsuited(missing_in_schema(column.name))
+        if known is None or known.simpleString() != kind:
+            wanted = "" if known is None else f", which has {column.name} {known.simpleString()}"
+            raise Unsuited(f"column {column.name} {kind} is not one of a log{wanted}")
+
+
+_PARTITION_TYPES = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType, DateType)
 
 
 def source_columns(names: Iterable[str]) -> StructType:
@@ -51,6 +107,8 @@ def by_partition(batch: pa.RecordBatch, partition_by: tuple[str, ...]) -> list[t
     for name in partition_by:
         if name in _MICROS:
             parts = [piece for part in parts for piece in _pieces(part, _MICROS[name])]
+        elif name not in PARTITION_COLUMNS:
+            parts = [piece for part in parts for piece in _of_each_value(part, name)]
     return [(tuple(_value(part, name) for name in partition_by), part) for part in parts]
 
 
@@ -63,13 +121,29 @@ def _pieces(batch: pa.RecordBatch, micros: int) -> list[pa.RecordBatch]:
     return [batch.filter(pa.array(numbers == each)) for each in np.unique(numbers)]
 
 
+def _of_each_value(batch: pa.RecordBatch, name: str) -> list[pa.RecordBatch]:
+    numbers = np.asarray(batch.column(name).dictionary_encode().indices.fill_null(-1))
+    if numbers.min() == numbers.max():
+        return [batch]
+    return [batch.filter(pa.array(numbers == each)) for each in np.unique(numbers)]
+
+
 def _value(batch: pa.RecordBatch, name: str) -> str | None:
     if name not in _MICROS:
-        return str(batch.column(name)[0].as_py())
+        return _written(batch.column(name)[0].as_py())
     moment = moment_of(_micros(batch)[0].as_py())
     if moment is None:
         return None
     return moment.date().isoformat() if name == DAY else moment.strftime("%Y-%m-%d-%H")
+
+
+def _written(value: Any) -> str | None:
+    """As Delta writes the value of a partition, which is never an empty text: that is null for it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date):
+        return value.isoformat()
+    return None if value is None or value == "" else str(value)
 
 
 def moment_of(micros: int) -> datetime | None:

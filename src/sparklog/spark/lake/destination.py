@@ -119,6 +119,9 @@ class Destination(ABC, Generic[OutcomeT]):
     def begin(self) -> Intake[OutcomeT]:
         """Begin a commit on the place as it is now. Raises DataSourceError for one that does not suit."""
 
+    def tend(self, outcomes: Sequence[OutcomeT]) -> None:
+        """What the place needs now and then, after the commit of ``outcomes``. It changes no row."""
+
     def close(self) -> None:
         """Give up what the destination holds, such as a connection."""
 

@@ -6,7 +6,6 @@ where that is a local one, when it is told of. Its name is drawn anew by every a
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,12 +15,13 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from sparklog.errors import DataSourceError
 from sparklog.spark.lake.ages import Timestamps
-from sparklog.spark.lake.columns import PartitionValue, by_partition, moment_of, source_columns
+from sparklog.spark.lake.columns import PartitionValue, by_partition, source_columns
+from sparklog.spark.lake.statistics import FileStatistics, is_measured
 from sparklog.spark.read.columns import read_ranges
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
@@ -33,11 +33,19 @@ _OPEN_FILES = 64
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """In the name of a directory, as Spark has it."""
-_DICTIONARIES = ("topic", "partition", "timestampType")
-"""Columns that are the same in many rows. A dictionary of keys or values would cost more than it saves."""
+_NO_DICTIONARY = ("key", "value", "offset", "timestamp")
+"""Columns that differ in most rows: a dictionary would cost more than it saves."""
 _ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
-_MEASURED = ("topic", "partition", "offset", "timestamp", "timestampType")
-"""Columns whose least and greatest value are told, for filters to skip files by."""
+_MOST_OF_A_NAME = 100
+"""Characters of a value that are in the name of a directory."""
+
+
+def check_compression(name: str) -> None:
+    """Raises DataSourceError for a compression that files do not have."""
+    if name not in COMPRESSIONS:
+        raise DataSourceError(
+            "SPARKLOG_INVALID_OPTION", f"compression is one of {', '.join(COMPRESSIONS)}, not {name!r}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +113,7 @@ class WriteRanges:
 
     def run(self) -> Offloaded:
         """Raises DataSourceError, ApiError for what cannot be read; OSError, ArrowException where the disk refuses."""
-        writer, timestamps = _TableWriter(self.table), Timestamps()
+        writer, timestamps = TableWriter(self.table), Timestamps()
         try:
             for batch in read_ranges(self.read, source_columns(self.table.columns), self.ranges):
                 timestamps.add(batch.column("timestamp"))
@@ -122,7 +130,7 @@ class _Pending:
     nbytes: int = 0
 
 
-class _TableWriter:
+class TableWriter:
     """Divides rows among the files of the table's partitions."""
 
     def __init__(self, table: TableFiles) -> None:
@@ -191,9 +199,9 @@ def open_parquet(sink: Any, schema: pa.Schema, compression: str) -> pq.ParquetWr
         sink,
         schema,
         compression=compression,
-        use_dictionary=[name for name in _DICTIONARIES if name in schema.names] or False,
+        use_dictionary=[each.name for each in schema if _has_dictionary(each)] or False,
         column_encoding={name: each for name, each in _ENCODINGS.items() if name in schema.names} or None,
-        write_statistics=[name for name in _MEASURED if name in schema.names] or False,
+        write_statistics=[each.name for each in schema if is_measured(each.type)] or False,
     )
 
 
@@ -205,10 +213,10 @@ class _FileWriter:
     ) -> None:
         self._fs = filesystem
         self._values = values
-        directory = "".join(f"{name}={_NULL if value is None else value}/" for name, value in values.items())
+        directory = "".join(f"{name}={_directory(value)}/" for name, value in values.items())
         self._path = f"{directory}part-{uuid4()}.{compression}.parquet"
         self._full = f"{root.rstrip('/')}/{self._path}"
-        self._stats = _Stats()
+        self._stats = FileStatistics()
         filesystem.create_dir(f"{root.rstrip('/')}/{directory}", recursive=True)
         self._sink = filesystem.open_output_stream(self._full, compression=None)
         self._parquet = open_parquet(self._sink, schema, compression)
@@ -237,50 +245,13 @@ class _FileWriter:
                 act()
 
 
-class _Stats:
-    """What Delta keeps of a file for those who filter."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self._least: dict[str, Any] = {}
-        self._greatest: dict[str, Any] = {}
-        self._nulls: dict[str, int] = {}
-
-    def add(self, rows: pa.Table) -> None:
-        self.rows += rows.num_rows
-        for name in rows.schema.names:
-            column = rows.column(name)
-            self._nulls[name] = self._nulls.get(name, 0) + column.null_count
-            if name in _MEASURED:
-                self._measure(name, column.cast(pa.int64()) if name == "timestamp" else column)
-
-    def _measure(self, name: str, column: pa.ChunkedArray) -> None:
-        ends = pc.min_max(column)
-        least, greatest = ends["min"].as_py(), ends["max"].as_py()
-        self._least[name] = min(self._least.get(name, least), least)
-        self._greatest[name] = max(self._greatest.get(name, greatest), greatest)
-
-    def to_json(self) -> str:
-        return json.dumps(
-            {
-                "numRecords": self.rows,
-                "minValues": _told(self._least, self._greatest),
-                "maxValues": _told(self._greatest, self._least),
-                "nullCount": {name: count for name, count in self._nulls.items() if name != "headers"},
-            }
-        )
+def _has_dictionary(field: pa.Field) -> bool:
+    return field.name not in _NO_DICTIONARY and not pa.types.is_nested(field.type)
 
 
-def _told(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """The values of one end as Delta's statistics have them: a time in milliseconds, as records have it. A time that
-    no date has is not told, nor is the other end then.
-    """
-    told = dict(values)
-    if "timestamp" in told:
-        moment = moment_of(told.pop("timestamp"))
-        if moment is not None and moment_of(others["timestamp"]) is not None:
-            told["timestamp"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return told
+def _directory(value: str | None) -> str:
+    """A value of the partition in the name of a directory, where nobody reads it back: the commit has it."""
+    return _NULL if value is None else quote(value[:_MOST_OF_A_NAME], safe=" ")[:_MOST_OF_A_NAME]
 
 
 def _opened(location: str) -> tuple[fs.FileSystem, str]:

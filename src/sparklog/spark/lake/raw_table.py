@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.columns import DAY, PARTITION_COLUMNS
 from sparklog.spark.lake.destination import Destination, Intake, Target
-from sparklog.spark.lake.files import COMPRESSIONS, Offloaded, TableFiles, WriteRanges, remove_files
+from sparklog.spark.lake.files import Offloaded, TableFiles, WriteRanges, check_compression, remove_files
+from sparklog.spark.lake.maintenance import Maintenance, TableMaintenance
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.lake.table import Commit, DeltaTable
 from sparklog.spark.read.offsets import OffsetRange
@@ -30,6 +31,7 @@ class RawTable(Target):
     compression: str = "snappy"
     file_bytes: int = 256 << 20
     """A file is complete when it has so much."""
+    maintenance: Maintenance = field(default_factory=Maintenance)
 
     def __post_init__(self) -> None:
         for each in self.partition_by:
@@ -38,22 +40,19 @@ class RawTable(Target):
                     "SPARKLOG_INVALID_OPTION",
                     f"a table is partitioned by {', '.join(PARTITION_COLUMNS)} or none of them, not by {each!r}",
                 )
-        if self.compression not in COMPRESSIONS:
-            raise DataSourceError(
-                "SPARKLOG_INVALID_OPTION",
-                f"compression is one of {', '.join(COMPRESSIONS)}, not {self.compression!r}",
-            )
+        check_compression(self.compression)
 
     def open(self, spark: SparkSession) -> RawTableDestination:
-        return RawTableDestination(DeltaTable(spark, self.name), self)
+        return RawTableDestination(spark, DeltaTable(spark, self.name), self)
 
 
 class RawTableDestination(Destination[Offloaded]):
     """The table."""
 
-    def __init__(self, table: DeltaTable, target: RawTable) -> None:
+    def __init__(self, spark: SparkSession, table: DeltaTable, target: RawTable) -> None:
         self._table = table
         self._target = target
+        self._maintenance = TableMaintenance(spark, table, target.maintenance, target.file_bytes)
 
     @property
     def place(self) -> str:
@@ -62,9 +61,13 @@ class RawTableDestination(Destination[Offloaded]):
     def prepare(self) -> None:
         if not self._table.exists:
             self._table.create(self._target.partition_by)
+        self._maintenance.check()
 
     def begin(self) -> RawTableIntake:
         return RawTableIntake(self._table.begin(), self._target)
+
+    def tend(self, outcomes: Sequence[Offloaded]) -> None:
+        self._maintenance.after(file for each in outcomes for file in each.files)
 
 
 class RawTableIntake(Intake[Offloaded]):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,11 +20,13 @@ from urllib.parse import unquote, urlsplit
 from delta.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
 from delta.tables import DeltaTable as SparkTable
 from py4j.java_gateway import JavaPackage
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
 
 from sparklog.errors import ConfigError, DataSourceError
-from sparklog.spark.lake.columns import PARTITION_COLUMNS, TABLE_COLUMNS, new_table_schema
+from sparklog.spark.lake.columns import PartitionValue, TableColumns
 from sparklog.spark.lake.destination import Overtaken, refuse
+from sparklog.spark.lake.evolution import Unsuited
 from sparklog.spark.lake.files import WrittenFile
 from sparklog.spark.lake.progress import APPLICATION, EPOCH_APPLICATION, Progress
 
@@ -48,12 +51,15 @@ class TableFacts:
     epochs: dict[Progress, int]
     """The leader epochs in which these offsets were found."""
     is_empty: bool
+    table_id: str
+    """Drawn by Delta when the table was made."""
+    properties: dict[str, str]
 
 
 class DeltaTable:
     """One table. It belongs to one thread."""
 
-    def __init__(self, spark: SparkSession, name: str) -> None:
+    def __init__(self, spark: SparkSession, name: str, columns: TableColumns | None = None) -> None:
         """``name`` is a path or a URI if it has a slash, else a table of the catalog. A path may be relative.
 
         Raises ConfigError where the session has no Delta Lake, DataSourceError for a ``file:`` URI without a path.
@@ -61,11 +67,14 @@ class DeltaTable:
         self.name = name
         self._path = _path_of(name) if "/" in name else None
         self._spark = spark
+        self._columns = columns or TableColumns()
         self._delta = _delta_of(spark)
 
-    def create(self, partition_by: Sequence[str]) -> None:
+    def create(self, partition_by: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
         """Make the table unless it is there. Raises DataSourceError for a place that holds something else."""
-        table = SparkTable.createIfNotExists(self._spark).addColumns(new_table_schema(partition_by))
+        table = SparkTable.createIfNotExists(self._spark).addColumns(self._columns.of_new_table(partition_by))
+        for name, value in (properties or {}).items():
+            table = table.property(name, value)
         table = table.tableName(self.name) if self._path is None else table.location(self._path)
         try:
             table.partitionedBy(*partition_by).execute()
@@ -80,8 +89,52 @@ class DeltaTable:
 
     def begin(self) -> Commit:
         """Begin a commit on the table as it is now. Raises DataSourceError for a table that does not suit."""
-        log = self._delta.DeltaLog.forTable(self._spark._jsparkSession, self._location())
-        return Commit(self._spark, self._delta, log.startTransaction(), self.name)
+        return Commit(self._spark, self._delta, self._log.startTransaction(), self.name, self._columns)
+
+    @property
+    def table_id(self) -> str:
+        """Drawn by Delta when the table was made."""
+        return str(self._snapshot.metadata().id())
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of the table."""
+        return dict(_pairs(self._snapshot.metadata().configuration().mkString("\n")))
+
+    @property
+    def commands(self) -> SparkTable:
+        """Delta's own commands on the table."""
+        return SparkTable.forPath(self._spark, self._location())
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return _partition_columns(self._snapshot.metadata())
+
+    @property
+    def deleted_files_stay_s(self) -> float:
+        """How long ``VACUUM`` keeps files that the table no longer names, by its own setting."""
+        return int(self._delta.DeltaLog.tombstoneRetentionMillis(self._snapshot.metadata())) / 1000
+
+    def small_files(self, nbytes: int) -> Counter[PartitionValue]:
+        """How many files of each partition of the table are smaller."""
+        files = DataFrame(self._snapshot.allFiles().toDF(), self._spark)
+        rows = files.where(files["size"] < nbytes).select("partitionValues").collect()
+        names = self.partition_by
+        return Counter(tuple(row["partitionValues"].get(name) for name in names) for row in rows)
+
+    def rows_of(self, version: int, condition: Column) -> DataFrame:
+        """The rows of a version of the table."""
+        table = self._spark.read.format("delta").option("versionAsOf", version).load(self._location())
+        return table.where(condition)
+
+    @property
+    def _snapshot(self) -> Any:
+        """The table as it is now."""
+        return self._log.startTransaction().snapshot()
+
+    @property
+    def _log(self) -> Any:
+        return self._delta.DeltaLog.forTable(self._spark._jsparkSession, self._location())
 
     def _location(self) -> str:
         if not self.exists:
@@ -94,11 +147,13 @@ class DeltaTable:
 class Commit:
     """A commit that has begun: what the table was then, and what is to be added."""
 
-    def __init__(self, spark: SparkSession, delta: Any, transaction: Any, name: str) -> None:
+    def __init__(self, spark: SparkSession, delta: Any, transaction: Any, name: str, columns: TableColumns) -> None:
         self._jvm = spark._jvm
         self._delta = delta
         self._transaction = transaction
         self._name = name
+        self._columns = columns
+        self._evolved: StructType | None = None
         self._epochs: dict[Progress, int] = {}
         self.table = self._facts()
 
@@ -106,9 +161,9 @@ class Commit:
         snapshot = self._transaction.snapshot()
         metadata = snapshot.metadata()
         configuration = dict(_pairs(metadata.configuration().mkString("\n")))
-        schema = StructType.fromJson(json.loads(metadata.schemaString()))
-        partition_by = tuple(metadata.partitionColumns().mkString("\n").split())
-        _check(self._name, schema, partition_by, configuration)
+        schema = self._suited(StructType.fromJson(json.loads(metadata.schemaString())))
+        partition_by = _partition_columns(metadata)
+        _check(self._name, schema, partition_by, configuration, self._columns.partition_columns)
         applications = _pairs(snapshot.transactions().mkString("\n"))
         return TableFacts(
             str(snapshot.path().getParent().toString()),
@@ -118,7 +173,19 @@ class Commit:
             _told(applications, APPLICATION),
             _told(applications, EPOCH_APPLICATION),
             is_empty=int(snapshot.numOfFiles()) == 0,
+            table_id=str(metadata.id()),
+            properties=configuration,
         )
+
+    def _suited(self, schema: StructType) -> StructType:
+        """The table's columns with this commit."""
+        try:
+            found = self._columns.suited(schema)
+        except Unsuited as error:
+            _refuse(self._name, str(error))
+        if found.added:
+            self._evolved = found.schema
+        return found.schema
 
     def expect(self, partitions: Iterable[Progress]) -> None:
         """Let the commit fail if another one writes the offsets of these before it; the first of all, if any does."""
@@ -146,6 +213,7 @@ class Commit:
         for application, version in versions.items():
             actions.append({"txn": {"appId": application, "version": version, "lastUpdated": now_ms}})
         try:
+            self._evolve()
             return int(self._transaction.commit(self._seq(actions), self._operation(offsets)))
         except ConcurrentTransactionException as error:
             raise Overtaken(
@@ -155,6 +223,13 @@ class Commit:
         except DeltaConcurrentModificationException as error:
             said = f"table {self._name} was changed while rows were written for it; run again: {_said(error)}"
             raise DataSourceError("SPARKLOG_TABLE_CHANGED", said) from error
+
+    def _evolve(self) -> None:
+        """Let the commit add the columns that are missing."""
+        if self._evolved is not None:
+            action = json.loads(self._transaction.metadata().json())
+            action["metaData"]["schemaString"] = self._evolved.json()
+            self._transaction.updateMetadata(self._delta.actions.Action.fromJson(json.dumps(action)), False)
 
     def _seq(self, actions: Sequence[dict[str, Any]]) -> Any:
         """The actions as Delta's own. One call has them all: each call to the JVM takes a fraction of a millisecond."""
@@ -205,32 +280,35 @@ def _told(applications: Iterable[tuple[str, str]], kind: str) -> dict[Progress, 
     }
 
 
+def _partition_columns(metadata: Any) -> tuple[str, ...]:
+    return tuple(filter(None, metadata.partitionColumns().mkString("\n").split("\n")))
+
+
 def _pairs(text: str) -> list[tuple[str, str]]:
     """The entries of a Scala map, ``key -> value`` a line."""
     return [(key, value) for key, arrow, value in (line.partition(" -> ") for line in text.splitlines()) if arrow]
 
 
-def _check(name: str, schema: StructType, partition_by: Sequence[str], configuration: Mapping[str, str]) -> None:
+def _check(
+    name: str,
+    schema: StructType,
+    partition_by: Sequence[str],
+    configuration: Mapping[str, str],
+    partition_columns: Sequence[str],
+) -> None:
     for column in schema.fields:
-        known = TABLE_COLUMNS.get(column.name)
-        if known is None or not _same(known, column.dataType):
-            _refuse(name, f"column {column.name} {column.dataType.simpleString()} is not one of a log")
         is_checked = not column.nullable or column.metadata.get("delta.invariants")
         if is_checked or column.metadata.get("delta.generationExpression"):
             _refuse(name, f"column {column.name} is generated or constrained, which is checked for rows, not for files")
     for each in partition_by:
-        if each not in PARTITION_COLUMNS:
-            _refuse(name, f"it is partitioned by {each}, not by one of {', '.join(PARTITION_COLUMNS)}")
+        if each not in partition_columns:
+            _refuse(name, f"it is partitioned by {each}, not by one of {', '.join(partition_columns)}")
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         _refuse(name, "its columns have other names in its files (delta.columnMapping.mode)")
     if any(key.startswith("delta.constraints.") for key in configuration):
         _refuse(name, "it has constraints, which are checked for rows, not for files")
     if _FORGETS in configuration:
         _refuse(name, f"it forgets how far it has come ({_FORGETS} is set)")
-
-
-def _same(one: DataType, other: DataType) -> bool:
-    return bool(one.simpleString() == other.simpleString())
 
 
 def _refuse(name: str, why: str) -> NoReturn:
