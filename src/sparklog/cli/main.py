@@ -29,6 +29,7 @@ COMMANDS = {
     "compact": "See how far compacted topics are cleaned; clean them now.",
     "erase": "Remove every record of some keys, for good; prove it.",
     "backup": "Back topics up; list backups, read them again.",
+    "restore": "Make topics of a backup.",
     "txn": "See and end open transactions.",
     "writes": "See and finish what Spark jobs left half-written.",
     "log": "Look into log directories, check their files; move partitions.",
