@@ -78,6 +78,8 @@ MISUSES = [
     (["backup", "run", "--dest", "d"], "Missing argument 'TOPIC...'"),
     (["backup", "verify", "d", "--at", "1", "--all"], "exclude each other"),
     (["offload", "--topic", "a"], "--table"),
+    (["restore"], "Missing argument 'DEST'"),
+    (["restore", "d", "--to", "a"], "--to needs the one --topic"),
     (["produce"], "Missing argument 'TOPIC'"),
     (["produce", "a", "no-such-file"], "no-such-file"),
     (["produce", "a", "--compression", "brotli"], "--compression"),

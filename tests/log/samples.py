@@ -9,6 +9,7 @@ import pytest
 import sparklog
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
+from sparklog.log.adoption import Offer, offer_path
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
@@ -87,3 +88,22 @@ def write_cleaned(directory: Path, base: int, batches: list[bytes], config: Topi
         segment.close()
         for path in segment.paths:
             shutil.copy(path, directory / f"{path.name}.cleaned")
+
+
+def in_a_row(batches: list[memoryview], first_offset: int = 0) -> list[bytes]:
+    """The batches, with offsets one behind the other, as in a segment file."""
+    placed = []
+    for data in batches:
+        batch = RecordBatch(bytearray(data))
+        batch.assign(first_offset, batch.partition_leader_epoch)
+        placed.append(bytes(batch.buffer))
+        first_offset = batch.next_offset
+    return placed
+
+
+def write_offer(directory: Path, segments: list[list[bytes]], tag: str = "offered") -> Offer:
+    """The files of an offer: a segment for each list of batches, which have their offsets."""
+    for batches in segments:
+        offer_path(directory, RecordBatch(batches[0]).base_offset, tag).write_bytes(b"".join(batches))
+    bases = tuple(RecordBatch(batches[0]).base_offset for batches in segments)
+    return Offer(tag, bases, RecordBatch(segments[-1][-1]).next_offset)

@@ -72,6 +72,12 @@ def test_manifests_are_kept_there(place):
     assert (manifests.numbers(), manifests.read(0)) == (range(1), {"a": 1})
 
 
+def test_an_hdfs_uri_is_opened_by_http_where_hadoops_settings_say(hdfs, topic, monkeypatch):
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+    open_place(f"{hdfs.rpc_uri}/{topic}").write("a", b"1")
+    assert open_place(f"{hdfs.uri}/{topic}").read("a") == b"1"
+
+
 def test_one_that_does_not_answer_is_named():
     with pytest.raises(OSError, match=r"localhost:1 cannot be asked by HTTP"):
         open_place("webhdfs://localhost:1/a").list("")

@@ -34,6 +34,7 @@ from sparklog.net.turns import Turns
 from sparklog.net.vigil import Looks
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import LeaderHint
+from sparklog.replica.adopting import SegmentAdopter
 from sparklog.replica.cleaning import LogCleaner
 from sparklog.replica.cleaning_grants import CleaningGrants
 from sparklog.replica.erasing import LogEraser
@@ -89,6 +90,7 @@ class BrokerContext:
     cleaner: LogCleaner
     cleaning_grants: CleaningGrants
     eraser: LogEraser
+    adopter: SegmentAdopter
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     txn_markers: TransactionMarkers

@@ -62,6 +62,7 @@ from sparklog.net.server import SocketServer
 from sparklog.net.vigil import Looks
 from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
+from sparklog.replica.adopting import SegmentAdopter
 from sparklog.replica.cleaning import LogCleaner
 from sparklog.replica.cleaning_grants import CleaningGrants
 from sparklog.replica.erasing import LogEraser
@@ -91,6 +92,7 @@ class _Step(IntEnum):
     ISR_CHANGES = auto()
     GRANTS = auto()
     ERASER = auto()
+    ADOPTER = auto()
     CLEANER = auto()
     FUTURES = auto()
     SETTINGS = auto()
@@ -343,6 +345,7 @@ class Broker:
         cleaner = LogCleaner(self._logs, replicas.changing, self._loop, self._clock, self._settings.layers.in_force)
         grants = CleaningGrants(cleaner, self._loop, self._clock)
         eraser = LogEraser(self._logs, cleaner, self._loop, self._clock, lambda: self._settings.layers.in_force)
+        adopter = SegmentAdopter(replicas, self._logs, self._loop, self._clock)
         peers, looks = Peers("sparklog"), Looks()
         witnesses = Witnesses(config.broker_id, peers) if config.failover_fast else None
         self._controller = Controller(
@@ -375,6 +378,7 @@ class Broker:
             cleaner=cleaner,
             cleaning_grants=grants,
             eraser=eraser,
+            adopter=adopter,
             groups=groups,
             transactions=transactions,
             txn_markers=markers,
@@ -408,6 +412,7 @@ class Broker:
             _Step.ISR_CHANGES: isr_changes.close,
             _Step.GRANTS: grants.close,
             _Step.ERASER: eraser.close,
+            _Step.ADOPTER: adopter.close,
             _Step.CLEANER: cleaner.close,
             _Step.FUTURES: replicas.futures.close,
             _Step.TRANSACTIONS: transactions.close,
@@ -455,6 +460,7 @@ class Broker:
             (config.transaction_abort_timed_out_interval_ms, self._context.transactions.abort_timed_out),
             (config.transaction_remove_expired_interval_ms, self._context.transactions.expire_ids),
             (_GRANTS_INTERVAL_MS, self._context.cleaning_grants.tend),
+            (_GRANTS_INTERVAL_MS, self._context.adopter.tend),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
         self._context.cleaner.start()

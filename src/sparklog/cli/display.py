@@ -69,6 +69,11 @@ def progress(what: str, total: int | None, unit: str) -> Iterator[Advance]:
         yield lambda amount: bar.advance(task, amount)
 
 
+def advance_bytes(advance: Advance, _what: object, size: int) -> None:
+    """What a backup or a restore tells its listener, for a progress bar."""
+    advance(size)
+
+
 def in_words(error: Exception) -> str:
     """An error as one line for a person: of the operating system's, the file and what is the matter with it."""
     if isinstance(error, OSError) and error.strerror:

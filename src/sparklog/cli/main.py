@@ -30,6 +30,7 @@ COMMANDS = {
     "erase": "Remove every record of some keys, for good; prove it.",
     "backup": "Back topics up; list backups, read them again.",
     "offload": "Move the records of topics into a table, by Spark.",
+    "restore": "Make topics of a backup.",
     "txn": "See and end open transactions.",
     "writes": "See and finish what Spark jobs left half-written.",
     "log": "Look into log directories, check their files; move partitions.",

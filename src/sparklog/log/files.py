@@ -42,6 +42,9 @@ DRAFT_SUFFIX = ".draft" + TEMPORARY_SUFFIX
 that the broker was not told of.
 """
 
+OFFERED_SUFFIX = ".offer" + TEMPORARY_SUFFIX
+"""What somebody else writes for the log to adopt, ``NAME.TAG.offer.tmp``. It is no draft: a cleaning removes drafts."""
+
 DELETED_DIR_SUFFIX = "-delete"
 """A partition to be removed: ``TOPIC-PARTITION.UNIQUE-delete``."""
 STRAY_DIR_SUFFIX = "-stray"
@@ -86,9 +89,18 @@ def draft_suffix(tag: str) -> str:
 
     Raises LogError for a tag that is not made of letters and digits.
     """
+    return f".{_checked_tag(tag)}{DRAFT_SUFFIX}"
+
+
+def offered_suffix(tag: str) -> str:
+    """The same of files that are to be adopted. Raises LogError, as above."""
+    return f".{_checked_tag(tag)}{OFFERED_SUFFIX}"
+
+
+def _checked_tag(tag: str) -> str:
     if not (tag.isascii() and tag.isalnum() and len(tag) <= _MAX_TAG):
         raise LogError(f"{tag!r} cannot be in a file's name: up to {_MAX_TAG} letters and digits")
-    return f".{tag}{DRAFT_SUFFIX}"
+    return tag
 
 
 def remove_drafts(directory: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
+from sparklog.log.adoption import finish_interrupted_adoption
 from sparklog.log.checkpoints import LEADER_EPOCHS
 from sparklog.log.cut import Cut
 from sparklog.log.file_records import end_offset
@@ -81,6 +82,7 @@ class LogLoader:
 
         Raises LogError where something stands that only a person can decide on; OSError if the disk refuses.
         """
+        finish_interrupted_adoption(self.directory)
         finish_interrupted(self.directory)
         producers = ProducerStateManager(self.directory, self.known.producer_expiration_ms)
         epochs, epochs_are_lost = self._open_epochs()

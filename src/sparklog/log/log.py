@@ -23,6 +23,7 @@ from uuid import UUID
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed, LogError, SegmentsLeased
+from sparklog.log.adoption import Adoption, AppendAdoption
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.extents import Extents, find_extents
 from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
@@ -32,6 +33,7 @@ from sparklog.log.lease import Lease, is_leased
 from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
+from sparklog.log.producer_state import ProducerStateManager
 from sparklog.log.replacement import Replacement
 from sparklog.log.retention import GivenUp, SegmentView, deletable, given_up, policies_of
 from sparklog.log.search import Search
@@ -118,6 +120,7 @@ class Log:
         self._has_new_names = False
         self._unflushed_since_ms: int | None = None
         self._closed = False
+        self._is_held = False
         self._flush_failure: LogDirFailed | None = None
         if self._flush_is_wanted:  # what a crash left may be told to be here from now on
             self.flush()
@@ -243,11 +246,7 @@ class Log:
         ``verification`` is asked before a client's transaction begins here; without one it may not begin.
         Raises ApiError if the batch is refused, LogDirFailed if the disk refuses; the log is as before then.
         """
-        try:
-            self._check_writable()
-        except LogDirFailed as error:
-            self.refused_for_now(records, error.code, origin)
-            raise
+        self._check_appendable(records, origin)
         now = self._clock.now_ms()
         prepared = None
         if isinstance(records, PreparedBatch):
@@ -280,6 +279,16 @@ class Log:
         if self._flush_is_wanted:
             self._flush_wanted = self.log_end_offset
         return Appended(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
+
+    def _check_appendable(self, records: memoryview | PreparedBatch, origin: AppendOrigin) -> None:
+        try:
+            self._check_writable()
+        except LogDirFailed as error:
+            self.refused_for_now(records, error.code, origin)
+            raise
+        if self._is_held:
+            self.refused_for_now(records, ErrorCode.NOT_ENOUGH_REPLICAS, origin)
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.tp} is adopting segments: send it again")
 
     def refused_for_now(
         self, records: memoryview | PreparedBatch, code: ErrorCode, origin: AppendOrigin = AppendOrigin.CLIENT
@@ -844,6 +853,50 @@ class Log:
                 with suppress(OSError):  # a start removes one that stays
                     self._producers.discard_snapshot(segment.base_offset)
         return replacement.doomed
+
+    # Adopting segments that another process has built: see ``adoption``
+
+    def producers_to_restore(self) -> ProducerStateManager:
+        """What is known of the producers at the end of the log: a copy, for who looks at what is to follow."""
+        return self._producers.copy()
+
+    def hold(self, adoption: Adoption, verification: Verification | None = None) -> None:
+        """Let nothing be appended until ``release``; the active segment is empty then, and begins at the end.
+
+        Raises ApiError where the producer of what is to be adopted may not write, as ``append_as_leader`` does;
+        LogDirFailed if the disk refuses, DiskFull too. Nothing is held then.
+        """
+        self._check_writable()
+        if isinstance(adoption, AppendAdoption):
+            now, batch = self._clock.now_ms(), adoption.first_batch
+            if self._producers.check(batch, now) is not None:
+                raise ApiError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "its first batch is in the log already")
+            self._check_begun(batch, verification, now)
+        self.roll()
+        self._is_held = True
+
+    def release(self) -> None:
+        """Let be appended again."""
+        self._is_held = False
+
+    def take_adopted(self, adoption: Adoption) -> None:
+        """Serve the segments of an adoption that is in place; the log was held since."""
+        empty = self._segments.active
+        for epoch, offset in adoption.epochs:
+            if self.epochs.assign(epoch, offset):
+                self._submit(self.write_epochs)
+        adoption.note_producers(self._producers)
+        self._segments.replace((empty,), adoption.segments)
+        self._segments.active.reopen_for_append()
+        empty.txn_index.close()
+        self.replacements += 1
+        self.log_end_offset = end = adoption.end_offset
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = monotonic_ms(self._clock)
+        if self._flush_is_wanted:
+            self._flush_wanted = end
+        with suppress(DiskFull):  # then appends go on in the last of them
+            self.roll()
 
     def take_over(self, before: Log) -> None:
         """Stand in for ``before``, of which all batches are here; it is used no more."""

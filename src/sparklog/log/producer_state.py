@@ -331,6 +331,15 @@ class ProducerStateManager:
         self._high_watermark = before._high_watermark
         self._find_unstable()
 
+    def copy(self) -> ProducerStateManager:
+        """Another that knows the same, to be brought further on another thread and taken over by ``take_over``."""
+        other = ProducerStateManager(self._directory, self.expiration_ms)
+        other._producers, other._ongoing = dict(self._producers), OrderedDict(self._ongoing)
+        other._unreplicated, other._unreplicated_firsts = OrderedDict(self._unreplicated), [*self._unreplicated_firsts]
+        other._high_watermark, other.end_offset = self._high_watermark, self.end_offset
+        other._find_unstable()
+        return other
+
     def take_snapshot(self, now_ms: int, *, durable: bool) -> None:
         """Write the state at ``end_offset``; one that is not durable may be lost in a crash, which costs a replay."""
         if self.end_offset <= self._snapshot_offset:

@@ -83,6 +83,36 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
     return batch
 
 
+def validate_adopted(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
+    """What ``validate_appended`` checks of a client's batch, of one that has an offset and whose CRC is right.
+
+    Nothing is put right: a max timestamp that is not that of its records is refused. Raises ApiError, as above.
+    """
+    _check_size(batch.size_in_bytes, config)
+    complaint = _complaint_of_header(batch) or _complaint_of_client(batch)
+    if batch.timestamp_type:
+        complaint = complaint or "it says that its time is LogAppendTime, which only a log may say"
+    if complaint:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"malformed batch header: {complaint}")
+    greatest = _check_records(batch)
+    if batch.max_timestamp != greatest:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"max timestamp {batch.max_timestamp}, its records' is {greatest}")
+    if "compact" in config.cleanup_policy:
+        _check_keys(batch)
+    _check_timestamps(batch, config, now_ms)
+
+
+def validate_restored(batch: RecordBatch) -> None:
+    """What is checked of a batch that was in a log before, and whose CRC is right: that its records can be read.
+
+    Raises ApiError(INVALID_RECORD), CorruptRecord for a marker that is none.
+    """
+    if batch.is_control and batch.record_count:
+        read_marker(batch)
+    elif batch.record_count:
+        _check_records(batch)
+
+
 class PreparedBatch(NamedTuple):
     """A client's batch that ``prepare`` has found good, and that is compressed as its topic wants."""
 
@@ -186,19 +216,23 @@ def _check_records(batch: RecordBatch) -> int:
 
 
 def _check_header(batch: RecordBatch, origin: AppendOrigin) -> None:
-    complaint = None
-    if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
-        complaint = f"{batch.record_count} records but a last offset delta of {batch.last_offset_delta}"
-    elif batch.attributes & COMPRESSION_MASK not in _KNOWN_CODECS:
-        complaint = f"the unknown compression code {batch.attributes & COMPRESSION_MASK}"
-    elif batch.attributes & ~ALL_ATTRIBUTES:
-        complaint = f"unknown attributes {batch.attributes:#x}"
-    elif batch.base_offset != 0:
+    complaint = _complaint_of_header(batch)
+    if not complaint and batch.base_offset != 0:
         complaint = f"base offset {batch.base_offset}, where a batch that is to be given offsets has 0"
-    elif origin is AppendOrigin.CLIENT:
+    elif not complaint and origin is AppendOrigin.CLIENT:
         complaint = _complaint_of_client(batch)
     if complaint:
         raise ApiError(ErrorCode.INVALID_RECORD, f"malformed batch header: {complaint}")
+
+
+def _complaint_of_header(batch: RecordBatch) -> str | None:
+    if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
+        return f"{batch.record_count} records but a last offset delta of {batch.last_offset_delta}"
+    if batch.attributes & COMPRESSION_MASK not in _KNOWN_CODECS:
+        return f"the unknown compression code {batch.attributes & COMPRESSION_MASK}"
+    if batch.attributes & ~ALL_ATTRIBUTES:
+        return f"unknown attributes {batch.attributes:#x}"
+    return None
 
 
 def _complaint_of_client(batch: RecordBatch) -> str | None:

@@ -77,5 +77,7 @@ class ApiKey(IntEnum):
     """Sparklog's own: the broker takes over what was written so."""
     ERASE_RECORDS = 20007
     """Sparklog's own: a broker removes the records of some keys from its replicas, or searches for them."""
+    ADOPT_SEGMENTS = 20008
+    """Sparklog's own: the leader takes over segments that somebody else has built."""
     DESCRIBE_RETENTION = 20010
     """Sparklog's own: what retention holds back on a broker, and where it deletes nothing."""

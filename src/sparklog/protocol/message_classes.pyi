@@ -4126,6 +4126,54 @@ class EraseRecordsResponse(Response):
         version: int | None = ...,
     ) -> None: ...
 
+class AdoptSegmentsRequest(Request[AdoptSegmentsResponse]):
+    topic: str
+    topic_id: UUID | None
+    partition_index: int
+    current_leader_epoch: int
+    mode: int
+    transactional_id: str | None
+    tag: str
+    bases: list[int]
+    end_offset: int
+    log_start_offset: int
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        topic: str = ...,
+        topic_id: UUID | None = ...,
+        partition_index: int = ...,
+        current_leader_epoch: int = ...,
+        mode: int = ...,
+        transactional_id: str | None = ...,
+        tag: str = ...,
+        bases: Sequence[int] = ...,
+        end_offset: int = ...,
+        log_start_offset: int = ...,
+        timeout_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AdoptSegmentsResponse(Response):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    first_offset: int
+    last_offset: int
+    log_start_offset: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        first_offset: int = ...,
+        last_offset: int = ...,
+        log_start_offset: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
 class DescribeRetentionRequest(Request[DescribeRetentionResponse]):
     topics: list[str] | None
     def __init__(

@@ -333,6 +333,13 @@ class ReplicaManager:
         self.fetch_purgatory.check(tp)
         return appended
 
+    def adopted(self, partition: Partition) -> None:
+        """Its log has adopted segments; the readers that wait for it are woken."""
+        partition.adopted()
+        if partition.log.awaits_flush:
+            self._flush(partition)
+        self.fetch_purgatory.check(partition.tp)
+
     def _flush(self, partition: Partition) -> asyncio.Future[BaseException | None]:
         """Done, with what went wrong, when the flush is over that is under way, or begins now."""
         over = self.flushing.get(partition)
@@ -384,6 +391,10 @@ class ReplicaManager:
         appended = self.append(tp, memoryview(bytearray(batch)), -1, origin)
         held = self.partition(tp)
         return self._replicated(tp, held, held.leader_epoch, appended.last_offset, timeout_ms)
+
+    async def replicated(self, tp: TopicPartition, leader_epoch: int, offset: int, timeout_ms: int) -> None:
+        """Return when every in-sync replica has ``offset``, written under this epoch. Raises ApiError, as above."""
+        await self._replicated(tp, self.partition(tp), leader_epoch, offset, timeout_ms)
 
     async def _replicated(
         self, tp: TopicPartition, held: Partition, leader_epoch: int, offset: int, timeout_ms: int

@@ -242,10 +242,12 @@ class Partition:
         Raises ApiError: not the leader, too few in-sync replicas for acks=all, a refused batch.
         """
         self.check_leader()
-        if required_acks == -1 and len(self.isr) < len(self.replicas) and len(self.isr) < self._min_in_sync:
-            few = self._too_few_in_sync()
-            self.log.refused_for_now(records, few.code, origin)
-            raise few
+        if required_acks == -1 and len(self.isr) < len(self.replicas):
+            try:
+                self.check_enough_in_sync()
+            except ApiError as few:
+                self.log.refused_for_now(records, few.code, origin)
+                raise
         appended = self.log.append_as_leader(records, self.leader_epoch, origin, verification)
         self._advance()
         return appended
@@ -271,12 +273,18 @@ class Partition:
         """How many replicas must be in sync for readers to be shown more."""
         return 1 if self.log.config.min_isr_visibility == "immediate" else self._min_in_sync
 
-    def _too_few_in_sync(self) -> ApiError:
-        return ApiError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{len(self.isr)} of the {len(self.replicas)} replicas of {self.tp} are in sync, "
-            f"min.insync.replicas={self.log.config.min_insync_replicas}",
-        )
+    def check_enough_in_sync(self) -> None:
+        """Raises ApiError(NOT_ENOUGH_REPLICAS) where who wants all in-sync replicas to have a record is refused."""
+        if len(self.isr) < self._min_in_sync:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} of the {len(self.replicas)} replicas of {self.tp} are in sync, "
+                f"min.insync.replicas={self.log.config.min_insync_replicas}",
+            )
+
+    def adopted(self) -> None:
+        """Segments are in the log now that were not; commit them where no other replica is in sync."""
+        self._advance()
 
     @property
     def has_enough_in_sync(self) -> bool:

@@ -118,7 +118,7 @@ def open_place(uri: str) -> Place:
     """The place that a URI or a local path names. Nothing is made there, and nobody is asked.
 
     ``webhdfs://HOST:PORT/PATH`` is HDFS by HTTP, ``swebhdfs://`` by HTTPS; ``hdfs://HOST/PATH`` is ``webhdfs://`` at
-    the NameNode's usual port. Raises ConfigError for another scheme.
+    the port that Hadoop's settings name, or at the usual one. Raises ConfigError for another scheme.
     """
     scheme, colon, rest = uri.partition(":")
     if not uri.strip():

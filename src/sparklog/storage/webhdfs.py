@@ -15,8 +15,10 @@ import os
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from io import BufferedReader, RawIOBase
+from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
+from xml.etree import ElementTree
 
 from sparklog.errors import ConfigError
 from sparklog.storage.place import PART_SUFFIX, Listed, NewFile, Place, part_of
@@ -41,7 +43,7 @@ class WebHdfs(Place):
         parts = urlsplit(uri)
         if not parts.hostname or not parts.path.strip("/"):
             raise ConfigError(f"{uri}: write webhdfs://NAMENODE:{_NAMENODE_PORT}/PATH")
-        port = _NAMENODE_PORT if parts.scheme == "hdfs" else parts.port or _NAMENODE_PORT
+        port = _http_port() if parts.scheme == "hdfs" else parts.port or _NAMENODE_PORT
         self._is_secure = parts.scheme == "swebhdfs"
         self._namenode = f"{parts.hostname}:{port}"
         self._root = unquote(parts.path).rstrip("/")
@@ -180,6 +182,21 @@ class _Stream(RawIOBase):
     def close(self) -> None:
         self._connection.close()
         super().close()
+
+
+def _http_port() -> int:
+    """The NameNode's port for HTTP, as Hadoop's settings in ``HADOOP_CONF_DIR`` say; the usual one if they do not."""
+    path = Path(os.environ.get("HADOOP_CONF_DIR", ""), "hdfs-site.xml")
+    try:
+        for each in ElementTree.parse(path).iter("property") if path.is_absolute() else ():
+            if each.findtext("name") == "dfs.namenode.http-address":
+                return int((each.findtext("value") or "").rpartition(":")[2])
+    except FileNotFoundError:
+        pass
+    except (ElementTree.ParseError, ValueError) as error:
+        text = f"{path} does not say where the NameNode listens (dfs.namenode.http-address): {error}"
+        raise ConfigError(text) from error
+    return _NAMENODE_PORT
 
 
 def connect(url: str) -> HTTPConnection:

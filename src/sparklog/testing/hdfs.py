@@ -12,7 +12,7 @@ from sparklog.local.running import Running
 
 START_TIMEOUT_S = 180.0
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
-_HTTP = re.compile(r"<name>dfs\.namenode\.http-address</name><value>([^<]+)</value>.*</configuration>", re.DOTALL)
+_SETTING = r"<name>{}</name><value>([^<]+)</value>.*</configuration>"
 
 
 class HdfsCluster(Running):
@@ -22,7 +22,7 @@ class HdfsCluster(Running):
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = Path(data_dir).absolute()
-        self._settings = self._data_dir / "hdfs.xml"
+        self._settings = self._data_dir / "conf" / "hdfs-site.xml"
         self._child = ChildProcess(self.name, self._data_dir / "hdfs.log")
 
     @property
@@ -35,10 +35,18 @@ class HdfsCluster(Running):
 
     @property
     def uri(self) -> str:
-        """``webhdfs://HOST:PORT``. Only once it is started."""
-        found = self._http_address()
-        assert found is not None, "it is not started"
-        return f"webhdfs://{found}"
+        """By HTTP: ``webhdfs://HOST:PORT``. Only once it is started."""
+        return f"webhdfs://{self._setting('dfs.namenode.http-address')}"
+
+    @property
+    def rpc_uri(self) -> str:
+        """By Hadoop's own protocol: ``hdfs://HOST:PORT``. Only once it is started."""
+        return str(self._setting("fs.defaultFS"))
+
+    @property
+    def conf_dir(self) -> Path:
+        """What ``HADOOP_CONF_DIR`` is for its clients."""
+        return self._settings.parent
 
     def start(self) -> None:
         """Start, and wait until files can be written."""
@@ -50,9 +58,10 @@ class HdfsCluster(Running):
             *("-cp", class_path, _MAIN, "-nomr", "-format", "-writeConfig", str(self._settings)),
             *(part for name, value in settings.items() for part in ("-D", f"{name}={value}")),
         ]
+        self._settings.parent.mkdir(parents=True, exist_ok=True)
         self._child.spawn(command)
         try:
-            self._child.wait_until(lambda: self._http_address() is not None, START_TIMEOUT_S)
+            self._child.wait_until(lambda: self._setting("fs.defaultFS") is not None, START_TIMEOUT_S)
         except BaseException:
             self.kill()
             raise
@@ -63,9 +72,9 @@ class HdfsCluster(Running):
     def kill(self) -> None:
         self._child.kill()
 
-    def _http_address(self) -> str | None:
-        """As the settings say, which are written when all is up; None before."""
+    def _setting(self, name: str) -> str | None:
+        """One of the settings, which are written when all is up; None before."""
         if not self._settings.exists():
             return None
-        found = _HTTP.search(self._settings.read_text())
+        found = re.search(_SETTING.format(re.escape(name)), self._settings.read_text(), re.DOTALL)
         return None if found is None else found[1]

@@ -304,8 +304,10 @@ def test_files_may_lie_in_hdfs(spark, hdfs, cluster, options, make, send, kind):
     run(spark, options(name, uri=uri, format=kind))
     found = read_manifest(uri)
     assert found.offsets == {TopicPartition(name, number): 75 for number in range(2)}
-    if kind == "parquet":
-        assert in_files(spark, uri) == in_log(spark, cluster, name)
+    if kind == "parquet":  # Spark reads by Hadoop's own protocol: its webhdfs:// lacks a class in Hadoop 3.5
+        paths = [path.replace(hdfs.uri, hdfs.rpc_uri) for path in found.paths]
+        frame = spark.read.parquet(*paths).select(*COLUMNS)
+        assert sorted(map(tuple, frame.collect())) == in_log(spark, cluster, name)
         return
     place = open_place(uri)
     for tp in found.offsets:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.connection import bootstrap_option, connected
-from sparklog.cli.display import Advance, counted, output_option, progress, show_json, show_table
+from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json, show_table
 from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
     from sparklog.backup.manifest import Backup
-    from sparklog.structs import TopicPartition
 
 _COLUMNS = ("backup", "made", "topics", "partitions", "records", "bytes", "groups", "consistent")
 
@@ -72,7 +71,7 @@ def run(topics: tuple[str, ...], dest: str, patience: float, as_json: bool, boot
     place = open_place(dest)
     with connected(bootstrap) as cluster, progress("backup", None, "bytes") as advance:
         options = BackupOptions(topics, patience)
-        made = make_backup(cluster.config, place, options, listener=partial(_advance, advance))
+        made = make_backup(cluster.config, place, options, listener=partial(advance_bytes, advance))
     if as_json:
         show_json(_document(made.number, made.backup) | {"copied_bytes": made.copied_bytes})
     else:
@@ -127,16 +126,12 @@ def verify(dest: str, number: int | None, everything: bool) -> None:
     chosen = _found(dest) if everything else _chosen(dest, number)
     for at, each in chosen.items():
         with progress(f"backup {at}", each.nbytes, "bytes") as advance:
-            problems += verify_backup(place, each, listener=partial(_advance, advance))
+            problems += verify_backup(place, each, listener=partial(advance_bytes, advance))
     for problem in dict.fromkeys(problems):
         click.echo(problem)
     if problems:
         raise SparklogError(f"{counted(len(set(problems)), 'file')} damaged or missing in {dest}")
     click.echo(f"{counted(len(chosen), 'backup')} whole: {', '.join(map(str, chosen))}")
-
-
-def _advance(advance: Advance, _tp: TopicPartition, size: int) -> None:
-    advance(size)
 
 
 def _found(dest: str) -> dict[int, Backup]:

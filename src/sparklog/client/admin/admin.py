@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from sparklog.client.admin.adoption import AdoptedSegments, AdoptionAdmin, OfferedSegments
 from sparklog.client.admin.compaction import (
     BrokerCompaction,
     Compaction,
@@ -53,6 +54,7 @@ __all__ = [
     "ActiveProducer",
     "Admin",
     "AdminClient",
+    "AdoptedSegments",
     "AsyncAdmin",
     "BrokerCompaction",
     "Compaction",
@@ -68,6 +70,7 @@ __all__ = [
     "GroupMember",
     "LogDir",
     "NewTopic",
+    "OfferedSegments",
     "OffsetAndMetadata",
     "PartitionReassignment",
     "PreparedTransaction",
@@ -91,6 +94,7 @@ class AsyncAdmin(
     CompactionAdmin,
     ErasureAdmin,
     RetentionAdmin,
+    AdoptionAdmin,
     GroupAdmin,
     PreparedAdmin,
 ):
@@ -173,6 +177,8 @@ class Admin:
     compact = _blocking(CompactionAdmin.compact)
     erase = _blocking(ErasureAdmin.erase)
     describe_retention = _blocking(RetentionAdmin.describe_retention)
+    adopt = _blocking(AdoptionAdmin.adopt)
+    restore = _blocking(AdoptionAdmin.restore)
     features = _blocking(ConfigAdmin.features)
     list_groups = _blocking(GroupAdmin.list_groups)
     reachable_groups = _blocking(GroupAdmin.reachable_groups)

@@ -3,5 +3,5 @@
 Those between brokers are described in the versions that brokers of Kafka speak in ZooKeeper mode from
 ``inter.broker.protocol.version`` 2.8 on, those of the consumer group protocol in all.
 LeaseSegments, ProbeBroker, GetReplicaLogInfo, DescribeCompaction, CompactPartitions, BeginCompaction, CommitCompaction,
-EraseRecords and DescribeRetention are sparklog's own, under keys that Kafka does not come near.
+EraseRecords, AdoptSegments and DescribeRetention are sparklog's own, under keys that Kafka does not come near.
 """

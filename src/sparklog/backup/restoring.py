@@ -1,0 +1,317 @@
+"""Making topics of a backup: with their settings, their records under the same offsets, and their groups' offsets.
+
+The records of a partition are written as segment files into its leader's log directory, which must be visible here, and
+the leader adopts them, all or none. What was read is checked before anything is made, and once more as it is written.
+
+A topic that is being made is noted in the place of the backup, by cluster, name and topic id, until it is done: so a
+restore that was killed, or that sees only some of the brokers' directories, is gone on with by the same command.
+
+The producers of restored batches get ids that no cluster gives away (``FOREIGN``): otherwise a new producer that
+happens to have such an id would be taken for the old one, and its records for duplicates.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from sparklog.backup.manifest import Backup, Backups, PartitionBackup, TopicBackup
+from sparklog.backup.verifying import verify
+from sparklog.client.admin.admin import Admin
+from sparklog.client.admin.adoption import OfferedSegments
+from sparklog.client.admin.log_dirs import Replica
+from sparklog.client.admin.topics import NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.offsets import LATEST, plain_offsets
+from sparklog.cluster.info import TopicInfo
+from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, StorageError
+from sparklog.log.adoption import offer_path
+from sparklog.log.checkpoints import read_meta_properties, read_topic_id
+from sparklog.log.files import partition_path, remove_files
+from sparklog.record.batch import RecordBatch, patch_producer
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.storage.place import Place
+from sparklog.storage.segment_file import SegmentFile, batches_of
+from sparklog.structs import BrokerId, IsolationLevel, TopicPartition
+
+FOREIGN = 1 << 62
+"""What is added to the producer ids of restored batches."""
+_DIRECTORY = "restores"
+Listener = Callable[[TopicPartition, int], None]
+"""Told of bytes that were written."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """What is restored."""
+
+    number: int | None = None
+    """Of the backup; the last if it is not said."""
+    topics: tuple[str, ...] = ()
+    """All if none is named."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Topics that get other names."""
+    replication_factor: int | None = None
+    """Of the topics; if it is not said as many replicas as they had, or as there are brokers."""
+    with_groups: bool = True
+
+
+class Restored(NamedTuple):
+    """What was made."""
+
+    number: int
+    topics: dict[str, str]
+    """The new name of each topic."""
+    groups: int
+
+
+def restore(
+    config: ClientConfig, place: Place, options: RestoreOptions, *, listener: Listener | None = None
+) -> Restored:
+    """Make topics of a backup. Raises StorageError for a damaged backup, for a topic that is there, and where not all
+    leaders' directories are visible here; ApiError, ConnectionFailed, OSError.
+    """
+    backups = Backups(place)
+    numbers = backups.numbers()
+    number = options.number if options.number is not None else len(numbers) - 1
+    if number not in numbers:
+        raise StorageError(f"there is no backup {number} in {place.uri}" if numbers else f"no backup in {place.uri}")
+    backup = backups.read(number)
+    chosen = _chosen(backup, options)
+    problems = verify(place, backup, chosen)
+    if problems:
+        raise StorageError(f"backup {number} is damaged, and nothing of it is restored: {problems[0]}")
+    with Admin(config) as admin:
+        return _Run(admin, place, number, backup, chosen, options, listener or (lambda *_: None)).restore()
+
+
+def _chosen(backup: Backup, options: RestoreOptions) -> dict[str, str]:
+    """The new name of each topic that is to be restored."""
+    topics = options.topics or tuple(backup.topics)
+    for name in (*topics, *options.names):
+        if name not in backup.topics:
+            raise ConfigError(f"topic {name} is not in the backup, which has {', '.join(sorted(backup.topics))}")
+    names = {name: options.names.get(name, name) for name in topics}
+    if len(set(names.values())) < len(names):
+        raise ConfigError("two topics cannot be restored under one name")
+    return names
+
+
+class _Run:
+    """One restore."""
+
+    def __init__(
+        self,
+        admin: Admin,
+        place: Place,
+        number: int,
+        backup: Backup,
+        names: dict[str, str],
+        options: RestoreOptions,
+        listener: Listener,
+    ) -> None:
+        self._admin = admin
+        self._place = place
+        self._number = number
+        self._backup = backup
+        self._names = names
+        self._options = options
+        self._listener = listener
+        cluster = admin.describe_cluster()
+        self._cluster_id = cluster.cluster_id or "-"
+        self._brokers = len(cluster.brokers)
+
+    def restore(self) -> Restored:
+        notes = {name: _Note(self._place, self._cluster_id, name, self._number) for name in self._names.values()}
+        there = self._there()
+        for source, name in self._names.items():
+            if name in there:
+                self._check_ours(there[name], notes[name], self._backup.topics[source])
+        obstacles = []
+        for source, name in self._names.items():
+            topic = self._backup.topics[source]
+            info = there.get(name) or self._create(name, topic, notes[name])
+            notes[name].begin(info.topic_id)
+            obstacles += self._fill(info, topic)
+        if obstacles:
+            raise StorageError(
+                f"{obstacles[0]}; the same command goes on where the directory is ({len(obstacles)} left)"
+            )
+        groups = self._restore_groups() if self._options.with_groups else 0
+        for note in notes.values():
+            note.end()
+        return Restored(self._number, self._names, groups)
+
+    # Topics
+
+    def _there(self) -> dict[str, TopicInfo]:
+        wanted = set(self._names.values())
+        return {each.name: each for each in self._admin.list_topics(internal=True) if each.name in wanted}
+
+    def _check_ours(self, info: TopicInfo, note: _Note, topic: TopicBackup) -> None:
+        """Raises StorageError for a topic that this restore has not made."""
+        is_ours = note.is_of(info.topic_id) or (note.is_intended and self._is_untouched(info))
+        if not is_ours or len(info.partitions) != len(topic.partitions):
+            raise StorageError(
+                f"topic {info.name} is there already: delete it first, or restore under another name (--to)"
+            )
+
+    def _is_untouched(self, info: TopicInfo) -> bool:
+        tps = [TopicPartition(info.name, each.partition) for each in info.partitions]
+        return not any(plain_offsets(self._admin.list_offsets(dict.fromkeys(tps, LATEST))).values())
+
+    def _create(self, name: str, topic: TopicBackup, note: _Note) -> TopicInfo:
+        note.intend()
+        replicas = self._options.replication_factor or min(topic.replication_factor, self._brokers)
+        self._admin.create_topics([NewTopic(name, len(topic.partitions), replicas, topic.settings)])
+        return self._admin.describe_topics([name])[name]
+
+    # Records
+
+    def _fill(self, info: TopicInfo, topic: TopicBackup) -> list[str]:
+        """Fill the partitions that are not yet; why those are left whose leaders' directories are not here."""
+        tps = [TopicPartition(info.name, each.partition) for each in info.partitions]
+        ends = self._offsets(tps, LATEST)
+        obstacles = []
+        for each, partition in zip(info.partitions, topic.partitions, strict=True):
+            tp = TopicPartition(info.name, each.partition)
+            if ends[tp] == partition.end:
+                continue
+            if ends[tp]:
+                raise StorageError(f"partition {tp} ends at offset {ends[tp]}: somebody has written to it meanwhile")
+            try:
+                self._fill_partition(tp, info.topic_id, each.leader, partition)
+            except _Unseen as unseen:
+                obstacles.append(str(unseen))
+        return obstacles
+
+    def _offsets(self, tps: list[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(tps, at)
+        return plain_offsets(self._admin.list_offsets(wanted, isolation=IsolationLevel.READ_UNCOMMITTED))
+
+    def _fill_partition(self, tp: TopicPartition, topic_id: UUID, leader: BrokerId, partition: PartitionBackup) -> None:
+        directory, tag = self._directory(tp, topic_id, leader), uuid4().hex
+        paths: dict[int, Path] = {}
+        try:
+            for base, pieces in _segments(self._place, partition):
+                paths[base] = offer_path(directory, base, tag)
+                self._write(tp, paths[base], pieces)
+            self._admin.restore(OfferedSegments(tp, leader, tag, tuple(paths), partition.end), partition.start)
+        except BaseException:
+            remove_files(paths.values())
+            raise
+
+    def _write(self, tp: TopicPartition, path: Path, pieces: Iterable[bytes | bytearray]) -> None:
+        with path.open("xb") as file:
+            for piece in pieces:
+                file.write(piece)
+                self._listener(tp, len(piece))
+
+    def _directory(self, tp: TopicPartition, topic_id: UUID, leader: BrokerId) -> Path:
+        """The partition's directory at its leader. Raises _Unseen unless it is here."""
+        replica = Replica(tp, leader)
+        home = self._admin.describe_replica_log_dirs([replica])[replica].path
+        if home is None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {leader} has no directory of {tp} yet")
+        directory = partition_path(Path(home), tp)
+        try:
+            is_here = read_meta_properties(Path(home)).get("cluster.id") == self._cluster_id
+            if is_here and read_topic_id(directory) == topic_id and os.access(directory, os.W_OK):
+                return directory
+        except (OSError, CorruptRecord):
+            pass
+        raise _Unseen(f"partition {tp} is led by broker {leader}, whose directory {directory} cannot be written here")
+
+    # Groups
+
+    def _restore_groups(self) -> int:
+        restored = 0
+        for group, offsets in self._backup.groups.items():
+            mine = {
+                TopicPartition(self._names[tp.topic], tp.partition): at.offset
+                for tp, at in offsets.items()
+                if tp.topic in self._names
+            }
+            if mine:
+                self._admin.alter_group_offsets(group, mine)
+                restored += 1
+        return restored
+
+
+class _Unseen(Exception):
+    """A leader's directory is not visible here."""
+
+
+class _Note:
+    """What the place of a backup says of a topic that is being made of it in a cluster."""
+
+    def __init__(self, place: Place, cluster_id: str, name: str, number: int) -> None:
+        self._place = place
+        self._directory = f"{_DIRECTORY}/{cluster_id}/{name}"
+        self._content = json.dumps({"backup": number}).encode()
+
+    @property
+    def is_intended(self) -> bool:
+        return self._is_there("intent")
+
+    def is_of(self, topic_id: UUID) -> bool:
+        """Whether the topic of this id is being made of this backup."""
+        return self._is_there(str(topic_id))
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            return self._place.read(f"{self._directory}/{name}") == self._content
+        except FileNotFoundError:
+            return False
+
+    def intend(self) -> None:
+        """Before the topic is created."""
+        self._place.remove(f"{self._directory}/intent")
+        self._place.write(f"{self._directory}/intent", self._content)
+
+    def begin(self, topic_id: UUID) -> None:
+        """The topic is there."""
+        self._place.publish(f"{self._directory}/{topic_id}", self._content)
+
+    def end(self) -> None:
+        """The topic is whole; whoever restores to its name finds it there already."""
+        for name in self._place.list(self._directory).files:
+            self._place.remove(f"{self._directory}/{name}")
+
+
+def _segments(place: Place, partition: PartitionBackup) -> Iterator[tuple[int, Iterator[bytes | bytearray]]]:
+    """The base offset and the bytes of each segment of a partition."""
+    for file in partition.files:
+        yield int(Path(file.path).stem), _restored(place, file)
+    last = partition.files[-1] if partition.files else None
+    if (last.end if last else 0) < partition.end:
+        yield partition.end - 1, iter([_empty_batch(partition.end - 1, last.leader_epoch if last else 0)])
+
+
+def _restored(place: Place, file: SegmentFile) -> Iterator[bytearray]:
+    """The batches of a file, of foreign producers. Raises StorageError where the file is not what it was."""
+    found = sha256()
+    with place.open(file.path) as stream:
+        for batch in batches_of(stream):
+            found.update(batch.buffer)
+            yield _of_a_foreign_producer(batch)
+    if found.hexdigest() != file.sha256:
+        raise StorageError(f"{place.uri}/{file.path} was changed while it was restored")
+
+
+def _of_a_foreign_producer(batch: RecordBatch) -> bytearray:
+    data = bytearray(batch.buffer)
+    if 0 <= batch.producer_id < FOREIGN:
+        patch_producer(data, 0, batch.producer_id + FOREIGN, batch.producer_epoch, batch.base_sequence)
+    return data
+
+
+def _empty_batch(offset: int, leader_epoch: int) -> bytes:
+    """A batch without records that stands for an offset, as a compaction leaves one: the log ends behind it."""
+    return RecordBatchBuilder(base_offset=offset, partition_leader_epoch=leader_epoch).build()

@@ -1,0 +1,244 @@
+"""A leader adopts segments: seen when their transaction commits, on every replica, and once however often asked for."""
+
+import os
+from pathlib import Path
+
+import pytest
+from log.samples import in_a_row
+
+from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.client.admin.adoption import OfferedSegments
+from sparklog.client.admin.log_dirs import Replica
+from sparklog.client.admin.prepared import PreparedTransaction
+from sparklog.client.consumer.consumer import Consumer
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.adoption import offer_path
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.replica.adopting import LEFT_ALONE_S, remove_forgotten
+from sparklog.structs import TopicPartition
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+
+integration = pytest.mark.integration
+RECORDS = 4
+
+
+def batch(transaction, sequence, text):
+    builder = RecordBatchBuilder(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+    for number in range(RECORDS):
+        builder.append(1000 + number, b"k%d" % number, text)
+    return memoryview(bytearray(builder.build()))
+
+
+class Loading:
+    """One topic of a cluster, and what is written beside its logs."""
+
+    def __init__(self, admin, cluster, topic, replicas=1):
+        self.admin, self.cluster = admin, cluster
+        self.tp = TopicPartition(topic, 0)
+        admin.create_topics([NewTopic(topic, 1, replicas)])
+        (info,) = admin.describe_topics([topic]).values()
+        self.leader = info.partitions[0].leader
+        self.transaction = None
+
+    @property
+    def directory(self):
+        replica = Replica(self.tp, self.leader)
+        return Path(self.admin.describe_replica_log_dirs([replica])[replica].path) / str(self.tp)
+
+    def begin(self):
+        self.transaction = self.admin.init_prepared(f"load-{self.tp.topic}", 60_000)
+        self.admin.add_to_prepared(self.transaction, [self.tp])
+
+    def offer(self, tag, segments):
+        bases, end = [], 0
+        for batches in segments:
+            placed = in_a_row(batches, end)
+            bases.append(end)
+            offer_path(self.directory, end, tag).write_bytes(b"".join(placed))
+            end += RECORDS * len(batches)
+        return OfferedSegments(self.tp, self.leader, tag, tuple(bases), end)
+
+    def adopt(self, offered):
+        return self.admin.adopt(offered, self.transaction.transactional_id)
+
+    def end(self, *, commit=True):
+        assert self.admin.end_prepared([self.transaction], commit=commit) == [True]
+
+    def values(self, isolation="read_committed"):
+        settings = {
+            "bootstrap.servers": self.cluster.bootstrap_servers,
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+        }
+        with Consumer(settings) as consumer:
+            consumer.assign([self.tp])
+            ends = consumer.end_offsets([self.tp])[self.tp]
+            found = []
+            while consumer.position(self.tp) < ends:
+                found += [(each.offset, each.value) for each in consumer.poll(1.0)]
+            return found
+
+
+@pytest.fixture
+def loading(cluster, topic):
+    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        yield Loading(admin, cluster, topic)
+
+
+def three(transaction):
+    return [batch(transaction, RECORDS * number, b"loaded") for number in range(3)]
+
+
+@integration
+def test_a_load_is_seen_when_its_transaction_commits(loading):
+    loading.begin()
+    first, second, third = three(loading.transaction)
+    adopted = loading.adopt(loading.offer("one", [[first, second], [third]]))
+    assert adopted == (0, 3 * RECORDS - 1, 0)
+    assert loading.values() == []
+    assert len(loading.values("read_uncommitted")) == 3 * RECORDS
+    loading.end()
+    eventually(lambda: [offset for offset, _ in loading.values()] == list(range(3 * RECORDS)))
+    assert not list(loading.directory.glob("*.tmp"))
+    assert len(list(loading.directory.glob("*.log"))) == 3
+
+
+@integration
+def test_an_aborted_load_is_never_seen(loading):
+    loading.begin()
+    loading.adopt(loading.offer("one", [three(loading.transaction)]))
+    loading.end(commit=False)
+    loading.begin()
+    loading.adopt(loading.offer("two", [three(loading.transaction)]))
+    loading.end()
+    eventually(lambda: [offset for offset, _ in loading.values()] == list(range(3 * RECORDS + 1, 6 * RECORDS + 1)))
+
+
+@integration
+def test_what_is_asked_for_twice_is_done_once(loading):
+    loading.begin()
+    offered = loading.offer("one", [three(loading.transaction)])
+    assert loading.adopt(offered) == loading.adopt(offered)
+    loading.end()
+    eventually(lambda: len(loading.values()) == 3 * RECORDS)
+
+
+@integration
+def test_several_adoptions_of_one_transaction(loading):
+    loading.begin()
+    for number, data in enumerate(three(loading.transaction)):
+        assert loading.adopt(loading.offer(f"part{number}", [[data]])).first_offset == number * RECORDS
+    loading.end()
+    eventually(lambda: len(loading.values()) == 3 * RECORDS)
+
+
+@integration
+def test_a_fenced_job_adds_nothing(loading):
+    """Another run under the same id has begun since: what the first one has written is refused, and removed."""
+    loading.begin()
+    late = loading.offer("late", [three(loading.transaction)])
+    loading.end(commit=False)
+    loading.begin()
+    loading.adopt(loading.offer("mine", [three(loading.transaction)]))
+    with pytest.raises(ApiError) as refused:
+        loading.adopt(late)
+    assert refused.value.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+    assert not list(loading.directory.glob("*.tmp"))
+    loading.end()
+    eventually(lambda: len(loading.values()) == 3 * RECORDS)
+
+
+@integration
+def test_a_partition_that_the_transaction_does_not_have(loading):
+    loading.transaction = loading.admin.init_prepared(f"load-{loading.tp.topic}", 60_000)
+    with pytest.raises(ApiError, match="not part of a transaction"):
+        loading.adopt(loading.offer("one", [three(loading.transaction)]))
+    assert loading.values("read_uncommitted") == []
+
+
+@integration
+def test_files_that_are_not_there(loading):
+    loading.begin()
+    with pytest.raises(ApiError, match="No such file"):
+        loading.adopt(OfferedSegments(loading.tp, loading.leader, "nothing", (0,), 4))
+    loading.end(commit=False)
+
+
+@integration
+def test_a_damaged_file_is_named(loading):
+    loading.begin()
+    offered = loading.offer("one", [three(loading.transaction)])
+    path = offer_path(loading.directory, 0, "one")
+    path.write_bytes(path.read_bytes()[:-1] + b"X")
+    with pytest.raises(ApiError, match=f"{path.name} at position"):
+        loading.adopt(offered)
+    assert not list(loading.directory.glob("*.tmp"))
+    loading.end(commit=False)
+    assert loading.values("read_uncommitted") == []
+
+
+@integration
+@pytest.mark.parametrize("topic_name", ["__consumer_offsets", "__transaction_state"])
+def test_the_brokers_own_topics(loading, topic_name):
+    with pytest.raises(ApiError) as refused:
+        loading.admin.adopt(OfferedSegments(TopicPartition(topic_name, 0), loading.leader, "t", (0,), 1), "id")
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@integration
+def test_restoring(loading, topic):
+    """Offsets, markers and what was aborted are those of the source."""
+    for tag, commit in (("one", False), ("two", True)):
+        loading.begin()
+        loading.adopt(loading.offer(tag, [three(loading.transaction)]))
+        loading.end(commit=commit)
+    eventually(lambda: len(loading.values()) == 3 * RECORDS)
+    copy = Loading(loading.admin, loading.cluster, f"{topic}-restored")
+    bases = []
+    for path in sorted(loading.directory.glob("*.log")):
+        if path.stat().st_size:
+            bases.append(int(path.stem))
+            offer_path(copy.directory, bases[-1], "restored").write_bytes(path.read_bytes())
+    end = 2 * (3 * RECORDS + 1)
+    offered = OfferedSegments(copy.tp, copy.leader, "restored", tuple(bases), end)
+    assert copy.admin.restore(offered, log_start_offset=2) == (0, end - 1, 2)
+    assert copy.values() == loading.values()
+    assert len(copy.values("read_uncommitted")) == 6 * RECORDS - 2
+    with pytest.raises(ApiError, match="restore into a partition without records"):
+        copy.admin.restore(offered._replace(tag="again"))
+
+
+@integration
+def test_followers_have_it_too(tmp_path):
+    """Also where the log begins at another offset than theirs."""
+    with (
+        ClusterHarness(tmp_path, brokers=2) as cluster,
+        Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
+    ):
+        loading = Loading(admin, cluster, "t", replicas=2)
+        placed = in_a_row(three(PreparedTransaction("elsewhere", 900_000, 0)), 1000)
+        offer_path(loading.directory, 1000, "restored").write_bytes(b"".join(placed))
+        restored = admin.restore(OfferedSegments(loading.tp, loading.leader, "restored", (1000,), 1012))
+        assert restored == (1000, 1011, 1000)
+        (other,) = {0, 1} - {loading.leader}
+        loading.begin()
+        assert loading.adopt(loading.offer("more", [three(loading.transaction)])).first_offset == 1012
+        loading.end(commit=False)
+        cluster.kill_broker(loading.leader)
+        loading.leader = other
+        eventually(lambda: len(loading.values("read_uncommitted")) == 6 * RECORDS, timeout=60)
+
+
+def test_what_nobody_asks_for_is_removed(tmp_path):
+    late, mine = offer_path(tmp_path, 0, "late"), offer_path(tmp_path, 0, "mine")
+    for path in (late, mine):
+        path.touch()
+    os.utime(late, (1000, 1000))
+    remove_forgotten(tmp_path, 1000 + LEFT_ALONE_S)
+    assert list(tmp_path.iterdir()) == [mine]
