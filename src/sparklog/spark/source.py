@@ -38,13 +38,23 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
         from sparklog.spark.read.batch_reader import SparklogReader
         from sparklog.spark.read.options import ReadOptions
 
-        return SparklogReader(ReadOptions.for_batch(self.options), schema)
+        options = ReadOptions.for_batch(self.options)
+        if options.history is not None:
+            from sparklog.spark.lake.union import UnionReader
+
+            return UnionReader(options, schema)
+        return SparklogReader(options, schema)
 
     def streamReader(self, schema: StructType) -> SparklogStreamReader:  # noqa: N802
         from sparklog.spark.read.options import ReadOptions
         from sparklog.spark.stream.reader import SparklogStreamReader
 
-        return SparklogStreamReader(ReadOptions.for_stream(self.options), schema)
+        options = ReadOptions.for_stream(self.options)
+        if options.history is not None:
+            from sparklog.spark.lake.union import UnionStreamReader
+
+            return UnionStreamReader(options, schema)
+        return SparklogStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> SparklogWriter:
         from sparklog.spark.write.options import WriteOptions

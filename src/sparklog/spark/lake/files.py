@@ -135,7 +135,7 @@ class TableWriter:
 
     def __init__(self, table: TableFiles) -> None:
         self._table = table
-        self._fs, self._root = _opened(table.location)
+        self._fs, self._root = opened(table.location)
         self._pending: dict[PartitionValue, _Pending] = {}
         self._open: dict[PartitionValue, _FileWriter] = {}
         self._written: list[WrittenFile] = []
@@ -254,7 +254,7 @@ def _directory(value: str | None) -> str:
     return _NULL if value is None else quote(value[:_MOST_OF_A_NAME], safe=" ")[:_MOST_OF_A_NAME]
 
 
-def _opened(location: str) -> tuple[fs.FileSystem, str]:
+def opened(location: str) -> tuple[fs.FileSystem, str]:
     """The file system of a Hadoop path, and what the place is called there.
 
     A local path is none of a URI: it may have spaces, and ``%20`` in it is ``%20``.
@@ -279,7 +279,7 @@ def _sync(path: str) -> None:
 
 def remove_files(location: str, files: list[WrittenFile]) -> None:
     """Remove files that no commit names, as far as that can be done."""
-    filesystem, root = _opened(location)
+    filesystem, root = opened(location)
     for each in files:
         with suppress(OSError):  # VACUUM removes it
             filesystem.delete_file(f"{root.rstrip('/')}/{each.path}")

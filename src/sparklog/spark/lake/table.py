@@ -9,13 +9,11 @@ Invariants and reasons: ``docs/adr/0029-offload.md``. Source: Delta's protocol, 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import unquote, urlsplit
 
 from delta.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
 from delta.tables import DeltaTable as SparkTable
@@ -28,6 +26,7 @@ from sparklog.spark.lake.columns import PartitionValue, TableColumns
 from sparklog.spark.lake.destination import Overtaken, refuse
 from sparklog.spark.lake.evolution import Unsuited
 from sparklog.spark.lake.files import WrittenFile
+from sparklog.spark.lake.location import location_of
 from sparklog.spark.lake.progress import APPLICATION, EPOCH_APPLICATION, Progress
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class DeltaTable:
         Raises ConfigError where the session has no Delta Lake, DataSourceError for a ``file:`` URI without a path.
         """
         self.name = name
-        self._path = _path_of(name) if "/" in name else None
+        self._path = location_of(name) if "/" in name else None
         self._spark = spark
         self._columns = columns or TableColumns()
         self._delta = _delta_of(spark)
@@ -248,16 +247,6 @@ class Commit:
         said = option(json.dumps({"sparklog.offload": ends}))
         write = getattr(self._delta, "DeltaOperations$Write")
         return write(append, none, none, said, none, none, none, none, none)
-
-
-def _path_of(name: str) -> str:
-    """A local path in full, whether it comes as one or as a ``file:`` URI; another URI as it is."""
-    scheme, colon, rest = name.partition(":")
-    if colon and scheme == "file":
-        if not rest.startswith("/"):
-            raise DataSourceError("SPARKLOG_INVALID_OPTION", f"table {name}: write file:///PATH, or the path alone")
-        return os.path.abspath(unquote(urlsplit(name).path))
-    return name.rstrip("/") if "://" in name else os.path.abspath(name)
 
 
 def _delta_of(spark: SparkSession) -> Any:

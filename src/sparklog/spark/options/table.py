@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sparklog.spark.options.definition import Option, RefusedSetting, Use
 from sparklog.spark.options.directories import DIRECT_MODE, LOG_DIRECTORIES, MOUNTS, DirectMode, Mounts
+from sparklog.spark.options.history import AS_OF, TABLE_LOCATION, AsOf
 from sparklog.spark.options.kinds import (
     BOOLEAN,
     BOOLEAN_FALSE_FIRST,
@@ -205,6 +206,22 @@ PATH: Option[tuple[str, ...]] = Option(
     "Log directories to read in place of a cluster. See *Reading a log directory without a broker*.",
     (),
     elsewhere="log directories are read by batch queries; a stream needs a broker",
+)
+HISTORY: Option[str | None] = Option(
+    "history",
+    TABLE_LOCATION,
+    Use.READ,
+    "The table of an [offload](offload.md): older records are read from it, later ones from the log. See"
+    " [history.md](history.md).",
+    None,
+)
+HISTORY_AS_OF: Option[AsOf | None] = Option(
+    "historyAsOf",
+    AS_OF,
+    Use.BATCH_READ,
+    "Reads that version of `history`, and nothing of the log.",
+    None,
+    elsewhere="a stream goes on with what is new; a version of a table is read by a batch",
 )
 TOPIC: Option[str | None] = Option(
     "topic", TEXT, Use.WRITE, "The topic of all rows. Goes before the column `topic`.", None

@@ -30,13 +30,13 @@ class RangesPartition(InputPartition):  # type: ignore[misc]
 
 def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], sizes: SizeEstimator) -> list[RangesPartition]:
     """The tasks that read the ranges; none if all are empty."""
-    waiting = [each.tp for each in ranges if each.size > 0]
+    waiting = {each.tp: each.start for each in ranges if each.size > 0}
     by_bytes = waiting and (options.min_partitions or options.max_bytes_per_partition)
     split = Split(
         min_tasks=options.min_partitions,
         max_records=options.max_records_per_partition,
         max_bytes=options.max_bytes_per_partition,
-        weights=sizes.bytes_per_offset(waiting) if by_bytes else {},
+        weights=sizes.bytes_per_offset(waiting, waiting) if by_bytes else {},
     )
     return [RangesPartition(tuple(task)) for task in into_tasks(ranges, split)]
 
@@ -50,6 +50,7 @@ class SparklogReader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
 
     def partitions(self) -> list[RangesPartition]:
+        """The tasks, one at least."""
         with translated():
             if self._options.directories:
                 from sparklog.spark.read.directories import DirectoryResolver

@@ -6,7 +6,7 @@ A batch has 2 to 4 MB; only the last of a range is smaller. A single row that is
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 
 import pyarrow as pa
@@ -55,16 +55,72 @@ def _read_directories(
 
 
 def _read_cluster(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    counters, data_loss = ReadPathCounters(), DataLossReporter(fail=options.fail_on_data_loss)
     ranges = list(ranges)
-    with (
-        ClusterMetadata(options.client) as cluster,
-        closing(DirectReader(cluster, options.direct, counters, ranges)) as direct,
-    ):
+    with closing(LogReader(options, schema, ranges)) as log:
         for each in ranges:
-            counters.ranges += 1
-            yield from _RangeReader(cluster, data_loss, _Rows(schema, each), direct, counters).batches()
-    counters.report()
+            yield from log.batches(each)
+        log.report()
+
+
+AfterLoss = Callable[[ClusterMetadata, OffsetRange, int, ApiError, DataLossReporter], int]
+"""Says where a read goes on that failed, as ``offset_after_loss`` does."""
+
+
+class LogReader:
+    """Reads ranges from a cluster, one after the other. Close it."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        schema: StructType,
+        ranges: Sequence[OffsetRange],
+        after_loss: AfterLoss = offset_after_loss,
+    ) -> None:
+        """``ranges`` are those that will be asked for, as far as that is known: their files are opened together."""
+        self._schema = schema
+        self._after_loss = after_loss
+        self._data_loss = DataLossReporter(fail=options.fail_on_data_loss)
+        self._counters = ReadPathCounters()
+        self._cluster = ClusterMetadata(options.client)
+        self._direct = DirectReader(self._cluster, options.direct, self._counters, ranges)
+
+    def close(self) -> None:
+        self._direct.close()
+        self._cluster.close()
+
+    def batches(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        self._counters.ranges += 1
+        rows = _Rows(self._schema, wanted)
+        while rows.position < wanted.end:
+            try:
+                yield from self._read(rows)
+            except ApiError as error:
+                rows.position = self._after_loss(self._cluster, wanted, rows.position, error, self._data_loss)
+        yield from rows.rest()
+
+    def report(self) -> None:
+        """Log how much was read in which way."""
+        self._counters.report()
+
+    def _read(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
+        if self._direct.is_wanted:
+            try:
+                yield from rows.decoded(self._direct.batches(rows.range, rows.position))
+            except NotDirect as error:
+                if self._direct.is_required:
+                    raise
+                level = logging.WARNING if error.reason == DAMAGED else logging.INFO
+                self._counters.fell_back(error.reason, error.detail, level)
+            else:
+                rows.position = rows.range.end
+        if rows.position < rows.range.end:
+            yield from rows.decoded(self._fetched(rows.range, rows.position))
+            rows.position = rows.range.end
+
+    def _fetched(self, wanted: OffsetRange, position: int) -> Iterator[RecordBatch]:
+        for batch in fetch_range(self._cluster, wanted.tp, position, wanted.end, topic_id=wanted.topic_id):
+            yield batch
+            self._counters.fetched_bytes += batch.size_in_bytes
 
 
 class _Rows:
@@ -77,7 +133,7 @@ class _Rows:
         # If the schema has none of these columns, offsets are decoded to count the rows.
         decoded = [name for name in schema.names if name in COLUMNS] or ["offset"]
         self._decoder = ColumnarDecoder(decoded, timestamp_unit="us")
-        self._constants = _Constants(wanted, schema.names)
+        self._constants = Constants(wanted, schema.names)
 
     def decoded(self, source: Iterator[RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow batches, each as soon as it is complete."""
@@ -102,69 +158,19 @@ class _Rows:
             columns[field.name] if field.name in columns else self._constants.column(field.name, rows)
             for field in self._schema
         ]
-        yield from _pieces(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        yield from pieces(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if batch.nbytes <= MOST_BYTES or batch.num_rows < 2:
         yield batch
     else:
         half = batch.num_rows // 2
-        yield from _pieces(batch.slice(0, half))
-        yield from _pieces(batch.slice(half))
+        yield from pieces(batch.slice(0, half))
+        yield from pieces(batch.slice(half))
 
 
-class _RangeReader:
-    """Reads one range from a cluster, from segment files or by Fetch."""
-
-    def __init__(
-        self,
-        cluster: ClusterMetadata,
-        data_loss: DataLossReporter,
-        rows: _Rows,
-        direct: DirectReader,
-        counters: ReadPathCounters,
-    ) -> None:
-        self._cluster = cluster
-        self._data_loss = data_loss
-        self._rows = rows
-        self._range = rows.range
-        self._direct = direct
-        self._counters = counters
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        rows = self._rows
-        while rows.position < self._range.end:
-            try:
-                yield from self._read()
-            except ApiError as error:
-                rows.position = offset_after_loss(self._cluster, self._range, rows.position, error, self._data_loss)
-        yield from rows.rest()
-
-    def _read(self) -> Iterator[pa.RecordBatch]:
-        rows = self._rows
-        if self._direct.is_wanted:
-            try:
-                yield from rows.decoded(self._direct.batches(self._range, rows.position))
-            except NotDirect as error:
-                if self._direct.is_required:
-                    raise
-                level = logging.WARNING if error.reason == DAMAGED else logging.INFO
-                self._counters.fell_back(error.reason, error.detail, level)
-            else:
-                rows.position = self._range.end
-        if rows.position < self._range.end:
-            yield from rows.decoded(self._fetched())
-            rows.position = self._range.end
-
-    def _fetched(self) -> Iterator[RecordBatch]:
-        wanted = self._range
-        for batch in fetch_range(self._cluster, wanted.tp, self._rows.position, wanted.end, topic_id=wanted.topic_id):
-            yield batch
-            self._counters.fetched_bytes += batch.size_in_bytes
-
-
-class _Constants:
+class Constants:
     """The columns that are constant in a range. An array is reused while the number of rows is the same."""
 
     def __init__(self, wanted: OffsetRange, names: Collection[str]) -> None:
@@ -173,6 +179,7 @@ class _Constants:
             "partition": pa.scalar(wanted.tp.partition, pa.int32()),
         }
         self._built: dict[str, pa.Array] = {}
+        self.names = self._values.keys()
         widths = {"topic": 4 + len(wanted.tp.topic), "partition": 4}
         self.width = sum(width for name, width in widths.items() if name in names)
         """Bytes of a row in the constant columns that the schema has."""

@@ -196,7 +196,12 @@ class DirectReader:
             self._cluster.invalidate(tp.topic)
 
     def _next_at(self, broker: Endpoint, wanted: OffsetRange) -> list[OffsetRange]:
-        """The ranges after one that have the same leader, and a replica at ``broker``, by the metadata in hand."""
+        """The ranges after one that have the same leader, and a replica at ``broker``, by the metadata in hand.
+
+        There is none after a range that was not told of before.
+        """
+        if wanted not in self._ranges:
+            return []
         index = self._ranges.index(wanted) + 1
         coming = [each for each in self._ranges[index : index + _FILES_AT_ONCE - 1] if each not in self._opened]
         found = []

@@ -120,7 +120,11 @@ class DirectoryResolver(Resolver):
         found = {tp: self._found[tp].offset_for_timestamp(timestamp) for tp, timestamp in wanted.items()}
         return {tp: None if at is None else OffsetAndTimestamp(at.offset, at.timestamp) for tp, at in found.items()}
 
-    def bytes_per_offset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
+    def bytes_per_offset(
+        self,
+        partitions: Collection[TopicPartition],
+        starts: Mapping[TopicPartition, int] | None = None,  # noqa: ARG002 (it has one figure for the whole log)
+    ) -> dict[TopicPartition, float]:
         """The average bytes of an offset on the disk, for each partition."""
         return {tp: self._found[tp].bytes_per_offset for tp in partitions}
 

@@ -7,14 +7,16 @@ DataSourceError that names the option.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.config.definition import parse
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.spark.options import table
-from sparklog.spark.options.definition import Option, Use, invalid, option_field
+from sparklog.spark.options.definition import Option, Use, invalid, option_field, unsupported
 from sparklog.spark.options.directories import DirectMode, Mounts
+from sparklog.spark.options.history import AsOf
 from sparklog.spark.options.limits import Edge, Limit, SpecificOffsets, SpecificTimestamps
 from sparklog.spark.options.raw import RawOptions, client_config
 from sparklog.spark.options.selection import Selection
@@ -59,6 +61,9 @@ class ReadOptions:
     direct_read: DirectMode = option_field(table.DIRECT_READ)
     direct_read_mapping: Mounts = option_field(table.DIRECT_READ_MAPPING)
     commit_to_group: str | None = option_field(table.COMMIT_TO_GROUP)
+    history: str | None = option_field(table.HISTORY)
+    """The table that has what the log had. It has committed records only, so of the log no others are read then."""
+    history_as_of: AsOf | None = option_field(table.HISTORY_AS_OF)
 
     @property
     def direct(self) -> DirectOptions:
@@ -89,8 +94,10 @@ class ReadOptions:
         if minimum is not None and maximum is not None and minimum > maximum:
             raise invalid("minOffsetsPerTrigger", str(minimum), f"it exceeds maxOffsetsPerTrigger, {maximum}")
         directories = _directories(raw)
+        _check_history(raw)
+        client = _without_cluster(raw) if directories else client_config(raw, use)
         return cls(
-            client=_without_cluster(raw) if directories else client_config(raw, use),
+            client=replace(client, isolation="read_committed") if raw.has(table.HISTORY) else client,
             selection=_selection(raw),
             starting=starting,
             ending=ending,
@@ -112,6 +119,22 @@ def _directories(raw: RawOptions) -> tuple[str, ...]:
             "options 'path' and 'kafka.bootstrap.servers' are both given: read log directories, or ask a cluster",
         )
     return found
+
+
+def _check_history(raw: RawOptions) -> None:
+    """Raises DataSourceError for options that a read of table and log cannot have together."""
+    others: list[Option[Any]] = [each for each in (*_ENDINGS, table.PATH) if raw.has(each)]
+    if raw.has(table.HISTORY_AS_OF) and not raw.has(table.HISTORY):
+        raise DataSourceError("SPARKLOG_MISSING_OPTION", "option 'historyAsOf' needs the option 'history'")
+    if raw.has(table.HISTORY) and raw.has(table.PATH):
+        said = "options 'history' and 'path' are both given: history is read with the log of a cluster"
+        raise DataSourceError("SPARKLOG_CONFLICTING_OPTIONS", said)
+    if raw.has(table.HISTORY_AS_OF) and others:
+        said = f"options 'historyAsOf' and '{others[0].name}' are both given: the version says where the read ends"
+        raise DataSourceError("SPARKLOG_CONFLICTING_OPTIONS", said)
+    level = raw.kafka().get("isolation.level", "read_committed")
+    if raw.has(table.HISTORY) and level.strip().lower() != "read_committed":
+        raise unsupported("kafka.isolation.level", f"a table has committed records only, so {level} would differ")
 
 
 def _without_cluster(raw: RawOptions) -> ClientConfig:

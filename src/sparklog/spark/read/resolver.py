@@ -83,10 +83,15 @@ class Resolver(ABC):
             return start, end
         self._data_loss.report(
             DataLoss.EXPIRED if min(start, end) < earliest else DataLoss.TRUNCATED,
-            f"partition {tp} holds the offsets {earliest} to {latest}, but was to be read from {start} to {end}",
+            f"partition {tp} holds the offsets {earliest} to {latest}{self._where(tp)}, but was to be"
+            f" read from {start} to {end}",
         )
         start = min(max(start, earliest), latest)
         return start, min(max(end, start), latest)
+
+    def _where(self, tp: TopicPartition) -> str:  # noqa: ARG002 (a subclass knows of places)
+        """Text that says which offsets are where, if there is more than one place."""
+        return ""
 
     def _resolve(self, option: str, limit: Limit, earliest: Offsets, latest: Offsets) -> Offsets:
         if isinstance(limit, Edge):

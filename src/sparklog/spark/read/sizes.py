@@ -28,8 +28,10 @@ Weights = Mapping[TopicPartition, float]
 class SizeEstimator(Protocol):
     """Estimates the size of records."""
 
-    def bytes_per_offset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
-        """The average bytes of an offset, for each partition."""
+    def bytes_per_offset(
+        self, partitions: Collection[TopicPartition], starts: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, float]:
+        """The average bytes of an offset, for each partition; from this offset on, if that is told."""
 
 
 class PartitionSizes:
@@ -40,7 +42,11 @@ class PartitionSizes:
         self._known: dict[TopicPartition, float] = {}
         self._asked_at = float("-inf")
 
-    def bytes_per_offset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
+    def bytes_per_offset(
+        self,
+        partitions: Collection[TopicPartition],
+        starts: Mapping[TopicPartition, int] | None = None,  # noqa: ARG002 (it has one figure for the whole log)
+    ) -> dict[TopicPartition, float]:
         """The average bytes of an offset, for each partition; a default for those of which nothing is known."""
         now = self._cluster.clock.monotonic()
         if now - self._asked_at >= _MAX_AGE_S or not self._known.keys() >= set(partitions):

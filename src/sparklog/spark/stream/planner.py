@@ -8,6 +8,7 @@ a truncated log (``truncation``): its new records are read from the offset at wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
@@ -17,26 +18,32 @@ from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets, limited
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver
-from sparklog.spark.read.sizes import PartitionSizes
+from sparklog.spark.read.sizes import PartitionSizes, SizeEstimator
 from sparklog.spark.stream.group_progress import GroupProgress
 from sparklog.spark.stream.offset import Epochs, StreamOffset
 from sparklog.spark.stream.truncation import TruncationDetector
 from sparklog.structs import TopicPartition
 
+Sources = Callable[[ClusterMetadata, ReadOptions], tuple[OffsetResolver, SizeEstimator]]
+
+
+def of_the_log(cluster: ClusterMetadata, options: ReadOptions) -> tuple[OffsetResolver, SizeEstimator]:
+    """What is asked of a cluster for the offsets of a query, and for their sizes."""
+    return OffsetResolver(cluster, options), PartitionSizes(cluster)
+
 
 class StreamPlanner:
     """Plans the micro-batches of one run of a query, on the driver. Close it."""
 
-    def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
+    def __init__(self, options: ReadOptions, clock: Clock | None = None, sources: Sources = of_the_log) -> None:
         self.latest: Offsets | None = None
         self._options = options
         self._clock: Clock = clock or SystemClock()
         self._cluster = ClusterMetadata(options.client, self._clock)
-        self._resolver = OffsetResolver(self._cluster, options)
+        self._resolver, self.sizes = sources(self._cluster, options)
         self._data_loss = DataLossReporter(fail=options.fail_on_data_loss)
         group = options.commit_to_group
         self._group = GroupProgress(options.client, group, self._clock) if group else None
-        self.sizes = PartitionSizes(self._cluster)
         self._truncation = TruncationDetector(self._cluster)
         self._planned: Offsets | None = None
         self._initial: StreamOffset | None = None
@@ -217,7 +224,7 @@ class StreamPlanner:
         if options.max_offsets_per_trigger is not None:
             available = limited(begin, available, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
-            weights = self.sizes.bytes_per_offset(available)
+            weights = self.sizes.bytes_per_offset(available, begin)
             available = limited(begin, available, options.max_bytes_per_trigger, weights)
         return available
 

@@ -86,5 +86,8 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> StreamPlanner:
         if self._open_planner is None:
-            self._open_planner = StreamPlanner(self._options)
+            self._open_planner = self._new_planner()
         return self._open_planner
+
+    def _new_planner(self) -> StreamPlanner:
+        return StreamPlanner(self._options)

@@ -3,7 +3,7 @@
 import pytest
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.lake.table import _path_of
+from sparklog.spark.lake.location import location_of
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,11 @@ from sparklog.spark.lake.table import _path_of
     ],
 )
 def test_where_a_table_is(name, path):
-    assert _path_of(name) == path
+    assert location_of(name) == path
 
 
 def test_a_relative_path_is_of_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert _path_of("./lake/clicks") == str(tmp_path / "lake" / "clicks")
+    assert location_of("./lake/clicks") == str(tmp_path / "lake" / "clicks")
     with pytest.raises(DataSourceError, match="write file:///PATH"):
-        _path_of("file:lake/clicks")
+        location_of("file:lake/clicks")

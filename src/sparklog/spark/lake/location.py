@@ -1,0 +1,18 @@
+"""Where a table lies that a user names by a path or a URI."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import unquote, urlsplit
+
+from sparklog.errors import DataSourceError
+
+
+def location_of(name: str) -> str:
+    """A local path in full, whether it comes as one or as a ``file:`` URI; another URI as it is."""
+    scheme, colon, rest = name.partition(":")
+    if colon and scheme == "file":
+        if not rest.startswith("/"):
+            raise DataSourceError("SPARKLOG_INVALID_OPTION", f"table {name}: write file:///PATH, or the path alone")
+        return os.path.abspath(unquote(urlsplit(name).path))
+    return name.rstrip("/") if "://" in name else os.path.abspath(name)

@@ -1,0 +1,265 @@
+"""One version of a Delta table, read without a JVM: its files, and how far each partition of a log has come in it.
+
+The package ``deltalake`` replays Delta's log. A snapshot is a value: what a task needs of it is pickled with
+``narrowed``. Statistics that a file lacks are as wide as can be, so no file is left out that may have a row.
+A file that a snapshot names may be gone when it is opened, once ``OPTIMIZE`` and ``VACUUM`` have run: then a newer
+snapshot has its rows in another file, and the same or later offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from sparklog.errors import ConfigError, DataSourceError
+from sparklog.local.extras import install_line
+from sparklog.record.layout import MAX_INT64
+from sparklog.spark.lake.location import location_of
+from sparklog.spark.lake.progress import Progress
+from sparklog.spark.options.history import AsOf
+from sparklog.spark.read.offsets import OffsetRange
+from sparklog.spark.schema import READ_COLUMNS
+from sparklog.structs import TopicPartition
+
+ROW_NAMES = ("topic", "partition", "offset")
+"""The columns that say which record a row is: no table is read as history without them."""
+_UNDERSTOOD = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "variantType"}
+"""Features of Delta that readers must know, and that change nothing here, or that are heeded."""
+_ATTEMPTS = 4
+_COLUMN_MAPPING = "delta.columnMapping.mode"
+
+
+class TableFile(NamedTuple):
+    """A file, and between which values its rows are. All bounds are inclusive."""
+
+    path: str
+    """From the table's location on, or in full."""
+    size: int
+    low: int
+    high: int
+    """Offsets."""
+    partitions: tuple[int, int]
+    topics: tuple[str, str] | None
+    last_ms: int
+    """No record is younger, by its timestamp."""
+    kept: bytes | None
+    """A bit a row, the first row's is the highest of the first byte: 0 for a row that is deleted. None: none is."""
+
+    def may_have(self, tp: TopicPartition) -> bool:
+        least, greatest = self.partitions
+        if not least <= tp.partition <= greatest:
+            return False
+        return self.topics is None or self.topics[0] <= tp.topic <= self.topics[1]
+
+    @property
+    def partition_count(self) -> int:
+        """The most partitions of the log that it may have rows of; 1 where nobody knows."""
+        least, greatest = self.partitions
+        return greatest - least + 1 if greatest < MAX_INT64 else 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A version of a table."""
+
+    name: str
+    """As the user wrote it."""
+    location: str
+    version: int
+    columns: frozenset[str]
+    files: tuple[TableFile, ...]
+    is_pinned: bool = False
+    """Whether it is this version that is wanted, not the newest."""
+    _known: dict[Progress, int] = field(default_factory=dict)
+    _handle: Any = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, name: str, as_of: AsOf | None = None) -> Snapshot:
+        """The newest version of the table at this path or URI, or the one that is asked for.
+
+        Raises DataSourceError where there is no such table or version, or where it cannot be read as history;
+        ConfigError where the package that reads it is not installed.
+        """
+        location = location_of(name)
+        if location.startswith("/") and "%" in location:
+            refuse(name, "its path has a % in it, which the package deltalake takes for an escape")
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                return cls._opened(name, location, as_of)
+            except _delta_error() as error:
+                # A file of Delta's own may go while it is looked at: VACUUM removes what an older version named.
+                if not left or as_of is not None or "not found" not in str(error):
+                    of = "" if as_of is None else f" as of {as_of}"
+                    said = f"table {name}{of} cannot be read: {_line(error)}"
+                    raise DataSourceError("SPARKLOG_NO_TABLE", said) from error
+        raise AssertionError("the last attempt raises")
+
+    @classmethod
+    def _opened(cls, name: str, location: str, as_of: AsOf | None) -> Snapshot:
+        from deltalake import DeltaTable
+
+        handle = DeltaTable(Path(location).as_uri() if location.startswith("/") else location)
+        if as_of is not None:
+            handle.load_as_version(as_of)
+        schema = StructType.fromJson(json.loads(handle.schema().to_json()))
+        _check(name, schema, handle)
+        columns, files = frozenset(schema.names), _files(handle)
+        return cls(name, location, int(handle.version()), columns, files, as_of is not None, {}, handle)
+
+    def newest(self) -> Snapshot:
+        """The newest version of the same table. Raises as ``open`` does."""
+        return Snapshot.open(self.name)
+
+    def end(self, each: Progress) -> int:
+        """The next offset that is to come into the table; 0 where nothing has come yet."""
+        if each not in self._known:
+            found = self._handle.transaction_version(each.to_application()) if self._handle is not None else None
+            self._known[each] = 0 if found is None else int(found)
+        return self._known[each]
+
+    def files_of(self, wanted: OffsetRange) -> list[TableFile]:
+        """The files that may have rows of the range, by their least offset."""
+        found = (each for each in self.files if each.low < wanted.end and each.high >= wanted.start)
+        return sorted((each for each in found if each.may_have(wanted.tp)), key=lambda each: each.low)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether a file surely has rows of it, by the ends of its statistics."""
+        return any(each.topics is not None and topic in each.topics for each in self.files)
+
+    def narrowed(self, wanted: Iterable[OffsetRange], partitions: Iterable[Progress]) -> Snapshot:
+        """What a task needs that reads these ranges, of these partitions."""
+        kept = {file.path: file for each in wanted for file in self.files_of(each)}
+        known = {each: self.end(each) for each in partitions}
+        return replace(self, files=tuple(kept.values()), _known=known, _handle=None)
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Raises DataSourceError for a column that the table does not have."""
+        missing = [name for name in names if name not in self.columns]
+        if missing:
+            raise DataSourceError(
+                "SPARKLOG_UNSUPPORTED_SCHEMA",
+                f"table {self.name} has no column {', '.join(missing)}, which is to be read from it; name the columns"
+                " to read with .schema(…)",
+            )
+
+
+def _delta_error() -> type[Exception]:
+    """What ``deltalake`` raises. Raises ConfigError where it is not installed."""
+    try:
+        from deltalake.exceptions import DeltaError
+    except ImportError as error:
+        raise ConfigError(f"the option 'history' needs the package deltalake; type: {install_line('spark')}") from error
+    found: type[Exception] = DeltaError
+    return found
+
+
+def _check(name: str, schema: StructType, handle: Any) -> None:
+    unknown = set(handle.protocol().reader_features or ()) - _UNDERSTOOD - {"columnMapping"}
+    if unknown:
+        refuse(name, f"it has features of Delta that are not understood here: {', '.join(sorted(unknown))}")
+    if handle.metadata().configuration.get(_COLUMN_MAPPING, "none") != "none":
+        refuse(
+            name,
+            f"its columns have other names in its files; ALTER TABLE … SET TBLPROPERTIES ('{_COLUMN_MAPPING}' ="
+            " 'none') writes them anew",
+        )
+    for column in schema.fields:
+        expected = READ_COLUMNS.get(column.name)
+        if expected is not None and expected.simpleString() != column.dataType.simpleString():
+            refuse(name, f"its column {column.name} is {column.dataType.simpleString()}, not that of a log")
+    lacking = [each for each in ROW_NAMES if each not in schema.names]
+    if lacking:
+        refuse(name, f"it has no column {', '.join(lacking)}, so nobody can tell which records its rows are")
+
+
+def refuse(name: str, why: str) -> NoReturn:
+    """Raises DataSourceError: the table is not the history of what is read."""
+    raise DataSourceError("SPARKLOG_UNSUITABLE_TABLE", f"table {name} cannot be read as history: {why}")
+
+
+def _files(handle: Any) -> tuple[TableFile, ...]:
+    actions = pa.table(handle.get_add_actions())
+    count = actions.num_rows
+    lows, highs = _bounds(actions, "offset")
+    least, greatest = _bounds(actions, "partition")
+    first, last = _bounds(actions, "topic")
+    times = _millis(_bound(actions, "max", "timestamp"), count)
+    kept = _kept(handle)
+    paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
+    return tuple(
+        TableFile(
+            path,
+            sizes[index],
+            _or(lows[index], 0),
+            _or(highs[index], MAX_INT64),
+            (_or(least[index], 0), _or(greatest[index], MAX_INT64)),
+            None if first[index] is None or last[index] is None else (first[index], last[index]),
+            times[index],
+            kept.get(_file_name(path)),
+        )
+        for index, path in enumerate(paths)
+    )
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _bounds(actions: pa.Table, name: str) -> tuple[list[Any], list[Any]]:
+    """The least and the greatest value of a column in each file; None where the table does not tell."""
+    constant = _bound(actions, "partition", name)
+    if constant is not None:
+        values = constant.to_pylist()
+        return values, values
+    found = (_bound(actions, end, name) for end in ("min", "max"))
+    least, greatest = (each.to_pylist() if each is not None else [None] * actions.num_rows for each in found)
+    return least, greatest
+
+
+def _bound(actions: pa.Table, struct: str, name: str) -> pa.ChunkedArray | None:
+    if struct not in actions.schema.names or actions.schema.field(struct).type.get_field_index(name) < 0:
+        return None
+    return pc.struct_field(actions.column(struct), name)
+
+
+def _millis(times: pa.ChunkedArray | None, count: int) -> list[int]:
+    """Milliseconds, rounded up: Delta cuts off what is less."""
+    if times is None:
+        return [MAX_INT64] * count
+    micros = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    return [MAX_INT64 if each is None else each // 1000 + 1 for each in micros]
+
+
+def _kept(handle: Any) -> dict[str, bytes]:
+    """File name → which of its rows are not deleted, for files with a deletion vector."""
+    if "deletionVectors" not in set(handle.protocol().reader_features or ()):
+        return {}
+    return {
+        _file_name(uri): np.packbits(np.asarray(kept, dtype=bool)).tobytes()
+        for batch in pa.RecordBatchReader.from_stream(handle.deletion_vectors())
+        for uri, kept in _vectors(batch)
+    }
+
+
+def _vectors(batch: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
+    for uri, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
+        yield uri.as_py(), kept.values.to_numpy(zero_copy_only=False)
+
+
+def _file_name(path: str) -> str:
+    """The last part: every writer of Delta draws it by chance."""
+    return unquote(os.path.basename(path))
+
+
+def _line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
