@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.spark.lake.columns import new_table_schema
+from sparklog.spark.lake.columns import TableColumns
 from sparklog.spark.lake.files import TableFiles, WriteRanges
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.lake.snapshot import Snapshot
@@ -70,7 +70,7 @@ class DeltaLog:
                 "metaData": {
                     "id": str(uuid4()),
                     "format": {"provider": "parquet", "options": {}},
-                    "schemaString": (schema or new_table_schema(())).json(),
+                    "schemaString": (schema or TableColumns().of_new_table(())).json(),
                     "partitionColumns": [],
                     "configuration": dict(configuration),
                     "createdTime": 0,
@@ -124,7 +124,7 @@ class DeltaLog:
         snapshot = Snapshot.open(str(self.path))
         starts = {tp: max(snapshot.end(each), first[tp]) for tp, each in known.items()}
         ranges = [OffsetRange(tp, starts[tp], last[tp], ids[tp]) for tp in ids if starts[tp] < last[tp]]
-        table = TableFiles(str(self.path), tuple(new_table_schema(()).names), (), **limits)
+        table = TableFiles(str(self.path), tuple(TableColumns().of_new_table(()).names), (), **limits)
         written = [WriteRanges(options, (each,), table).run() for each in ranges]
         adds = [{"add": file.to_action()} for each in written for file in each.files]
         ends = [{"txn": {"appId": known[each.tp].to_application(), "version": each.end}} for each in ranges]

@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from spark.lake.delta_log import TOPIC, TOPIC_ID, DeltaLog, progress, rows, wanted
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.lake.columns import new_table_schema
+from sparklog.spark.lake.columns import TableColumns
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.lake.snapshot import Snapshot
 from sparklog.spark.lake.table import DeltaTable
@@ -65,7 +65,7 @@ class TestByHand:
         assert len(narrow.newest().files) == 3
 
     def test_a_column_that_is_not_there(self, tmp_path):
-        schema = StructType([each for each in new_table_schema(()) if each.name != "timestampType"])
+        schema = StructType([each for each in TableColumns().of_new_table(()) if each.name != "timestampType"])
         log = DeltaLog(tmp_path / "table", schema)
         snapshot = Snapshot.open(str(log.path))
         snapshot.check_columns(["value", "offset"])
@@ -76,7 +76,7 @@ class TestByHand:
         ("more", "message"),
         [
             ({"schema": StructType([StructField("offset", IntegerType())])}, "its column offset is int"),
-            ({"schema": StructType([new_table_schema(())["offset"]])}, "it has no column topic, partition"),
+            ({"schema": StructType([TableColumns().of_new_table(())["offset"]])}, "it has no column topic, partition"),
             (
                 {"schema": _MAPPED, "configuration": {"delta.columnMapping.mode": "name"}, "protocol": (2, 5)},
                 "'delta.columnMapping.mode' = 'none'",

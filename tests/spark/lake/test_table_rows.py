@@ -10,6 +10,7 @@ from sparklog.errors import DataSourceError
 from sparklog.spark.lake import table_rows as module
 from sparklog.spark.lake.snapshot import Snapshot
 from sparklog.spark.lake.table_rows import TableRows, overlapping
+from sparklog.spark.read.columns import BATCH_BYTES
 from sparklog.spark.schema import source_schema
 
 SCHEMA = source_schema(include_headers=True)
@@ -94,7 +95,7 @@ def test_what_is_sorted_together_has_few_bytes(log, read, monkeypatch):
 def test_batches_are_of_the_size_that_spark_likes(log, read):
     log.append(rows(range(8000), value=lambda offset: b"x" * 1000), *(rows([8000 + each]) for each in range(5)))
     found = read(wanted(0, 9000))
-    assert [each.nbytes < module.BATCH_BYTES * 2 for each in found] == [True] * len(found)
+    assert [each.nbytes < BATCH_BYTES * 2 for each in found] == [True] * len(found)
     assert len(found) < 8
     assert offsets(found) == list(range(8005))
 

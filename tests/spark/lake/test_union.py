@@ -8,6 +8,7 @@ from spark.lake.delta_log import DeltaLog
 from spark.lake.delta_log import rows as made
 
 from sparklog.client import Admin, NewTopic
+from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake import union as module
 from sparklog.spark.lake.snapshot import Snapshot
@@ -155,7 +156,7 @@ def test_rows_that_are_deleted_from_the_table_are_not_there(scene):
 def test_a_log_that_ends_before_the_table_does(scene):
     scene.send(10)
     scene.offload()
-    with module.ClusterMetadata(ReadOptions.for_batch(scene.options()).client) as cluster:
+    with ClusterMetadata(ReadOptions.for_batch(scene.options()).client) as cluster:
         resolver = module.UnionResolver(cluster, ReadOptions.for_batch(scene.options()))
         (tp,) = resolver.partitions()
         progress = resolver.side.progress(resolver._range(tp))
