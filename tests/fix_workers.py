@@ -3,7 +3,12 @@
 Each worker has a ZooKeeper and a cluster of its own. The one Spark session of a run is one worker's: whatever uses it
 is one piece of work, and the first. Next come the modules that take longest, so that none of them runs alone at the
 end; then those that mostly wait, in random order; those that mostly compute come last and fill the gaps.
+
+Every worker collects all tests, each beginning with other folders: in a new clone a module is compiled by the worker
+that comes to it first, and not by all of them at the same time.
 """
+
+from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -58,16 +63,39 @@ def pytest_xdist_make_scheduler(config, log):
     return Modules(config, log)
 
 
-@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    if hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        worker, workers = int(config.workerinput["workerid"].removeprefix("gw")), config.workerinput["workercount"]
+        places = _with_tests(config.args)
+        first = worker * len(places) // workers
+        config.args = places[first:] + places[:first]
+
+
+def _with_tests(folders):
+    """What has tests in ``folders``, by name: folders, and modules of their own."""
+    modules = ((folder, path.relative_to(folder)) for folder in folders for path in Path(folder).rglob("test_*.py"))
+    return sorted({str(Path(folder, path.parts[0])) for folder, path in modules})
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    if hasattr(config, "workerinput"):
-        items.sort(key=_turn)
+    """The same order in all workers, first that of the modules' names, in the end that of ``_turn``."""
+    if not hasattr(config, "workerinput"):
+        return (yield)
+    items.sort(key=_module_of)
+    result = yield
+    items.sort(key=_turn)
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     if "spark" in item.fixturenames and not _may_use_session(item.nodeid):
         pytest.fail(f"uses the Spark session: mend SPARK or SESSIONLESS in {__file__}", pytrace=False)
+
+
+def _module_of(item):
+    return item.nodeid.partition("::")[0]
 
 
 def _may_use_session(nodeid):
