@@ -1,8 +1,9 @@
 """How several workers (``-n``) share the tests: by modules, so that what a module sets up is set up once.
 
-Each worker has a ZooKeeper and a cluster of its own. The one Spark session of a run is one worker's: whatever uses it
-is one piece of work, and the first. Next come the modules that take longest, so that none of them runs alone at the
-end; then those that mostly wait, in random order; those that mostly compute come last and fill the gaps.
+Each worker has a ZooKeeper and a cluster of its own. A run has two Spark sessions, each of them one worker's: what uses
+one is one piece of work, and these two are the first. Next come the modules that take longest, so that none of them
+runs alone at the end; then those that mostly wait, in random order; those that mostly compute come last and fill the
+gaps.
 
 Every worker collects all tests, each beginning with other folders: in a new clone a module is compiled by the worker
 that comes to it first, and not by all of them at the same time.
@@ -13,14 +14,10 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-SPARK = (
-    "tests/spark/",
-    "tests/demo/test_delays.py",
-    "tests/demo/test_relay.py",
-    "tests/docs/test_migration.py",
-    "tests/testing/test_session.py",
-)
-"""Where the tests that use the ``spark`` fixture are."""
+TABLES = ("tests/spark/batch/", "tests/spark/lake/", "tests/testing/test_session.py")
+SOURCE = ("tests/spark/", "tests/demo/test_delays.py", "tests/demo/test_relay.py", "tests/docs/test_migration.py")
+SPARK = (TABLES, SOURCE)
+"""Where the tests that use the ``spark`` fixture are: a session for each of these; a test is of the first it fits."""
 SESSIONLESS = (
     "tests/spark/batch/test_compact_replicas.py",
     "tests/spark/options/",
@@ -42,20 +39,26 @@ SESSIONLESS = (
     "tests/spark/write/test_options.py",
     "tests/spark/write/test_rows.py",
 )
-"""Those among them whose tests do not: any worker takes them, while one is busy with the session."""
-LONG = ("tests/jobs/", "tests/notebooks/", "tests/histories/", "tests/spark/test_histories.py")
+"""Those among them whose tests do not: any worker takes them."""
+LONG = (
+    "tests/cli/commands/test_demo.py",
+    "tests/histories/",
+    "tests/jobs/",
+    "tests/notebooks/",
+    "tests/spark/test_histories.py",
+)
 """Modules of a minute each."""
 
 
 class Modules(LoadScopeScheduling):
-    """Gives out a module at a time, in the order in which they were collected, and what uses the session as one."""
+    """Gives out a module at a time, in the order in which they were collected, and what uses a session as one."""
 
     def __init__(self, config, log):
         super().__init__(config, log)
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid):
-        return SPARK if _may_use_session(nodeid) else nodeid.partition("::")[0]
+        return _session_of(nodeid) or nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -90,21 +93,24 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    if "spark" in item.fixturenames and not _may_use_session(item.nodeid):
-        pytest.fail(f"uses the Spark session: mend SPARK or SESSIONLESS in {__file__}", pytrace=False)
+    if "spark" in item.fixturenames and not _session_of(item.nodeid):
+        pytest.fail(f"uses a Spark session: mend SPARK or SESSIONLESS in {__file__}", pytrace=False)
 
 
 def _module_of(item):
     return item.nodeid.partition("::")[0]
 
 
-def _may_use_session(nodeid):
-    return nodeid.startswith(SPARK) and not nodeid.startswith(SESSIONLESS)
+def _session_of(nodeid):
+    """Which of ``SPARK``; None for what uses no session."""
+    if nodeid.startswith(SESSIONLESS):
+        return None
+    return next((each for each in SPARK if nodeid.startswith(each)), None)
 
 
 def _turn(item):
-    if _may_use_session(item.nodeid):
-        return 0
+    if session := _session_of(item.nodeid):
+        return SPARK.index(session)
     if item.nodeid.startswith(LONG):
-        return 1
-    return 3 if item.get_closest_marker("integration") is None else 2
+        return len(SPARK)
+    return len(SPARK) + (1 if item.get_closest_marker("integration") else 2)
