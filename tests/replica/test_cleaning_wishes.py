@@ -23,6 +23,7 @@ from sparklog.zk.znodes import PartitionState
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 WAIT_S = 60.0
+HOUR_MS = 3_600_000
 
 
 class Worker:
@@ -149,7 +150,7 @@ def test_what_one_thread_leaves_another_does(stage):
             append(OTHER)
             asked = [asyncio.create_task(cleaner.clean(tp)) for tp in (TP, OTHER)]
             await until(lambda: {TP, OTHER} <= cleaner.under_way)
-            cleaner.configure(BrokerConfig(log_cleaner_threads=1))
+            cleaner.configure(BrokerConfig(log_cleaner_threads=1, log_cleaner_backoff_ms=HOUR_MS))
             Worker.gate.set()
             assert [(await each).end_offset for each in asked] == [1, 1]
 

@@ -415,6 +415,8 @@ class LogCleaner:
             self._succeeded(tp, worker.stats, number)
         finally:
             self.under_way.discard(tp)
+            if tp in self._wishes:  # a thread that came to it in the meantime left it, and waits
+                self._woken.set()
 
     def _put_back(self, tp: TopicPartition) -> None:
         """Another thread is to do what this one was asked for, if there is one."""
