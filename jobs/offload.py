@@ -10,11 +10,13 @@ from sparklog.errors import DataSourceError, SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
+from sparklog.spark.lake.columns import DAY
 from sparklog.spark.lake.decoded_table import KEY_FORMATS, DecodedTable
 from sparklog.spark.lake.destination import Target
 from sparklog.spark.lake.file_place import FilesTarget
 from sparklog.spark.lake.maintenance import Maintenance
 from sparklog.spark.lake.raw_table import RawTable
+from sparklog.spark.lake.upsert_table import UpsertTable
 from sparklog.spark.values.formats import FORMATS, ValueFormat
 
 
@@ -42,10 +44,39 @@ def _add_maintenance(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--unsafe-vacuum", action="store_true", help="accept a --vacuum below Delta's safe limit")
 
 
+def _add_upserting(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("upserting: the table has the last value of each key")
+    group.add_argument("--upsert", action="store_true", help="replace rows by their keys; tombstones delete them")
+    group.add_argument("--skip-keyless", action="store_true", help="leave out records without a key")
+    group.add_argument("--accept-partitions", action="store_true", help="go on with a topic that has more partitions")
+
+
+def _upsert_table(args: argparse.Namespace) -> UpsertTable:
+    if args.table is None or args.partition_by is not None or args.value_format is not None:
+        raise DataSourceError(
+            "SPARKLOG_INVALID_OPTION", "--upsert needs --table, and takes neither --partition-by nor --value-format"
+        )
+    return UpsertTable(
+        args.table,
+        args.compression,
+        skip_keyless=args.skip_keyless,
+        more_partitions=args.accept_partitions,
+        maintenance=_maintenance(args),
+    )
+
+
+def _maintenance(args: argparse.Namespace) -> Maintenance:
+    return Maintenance(args.merge_files, args.vacuum, args.unsafe_vacuum)
+
+
 def _target(args: argparse.Namespace) -> Target:
     """Raises DataSourceError for what does not go together, and for a file that cannot be read."""
-    partition_by = tuple(filter(None, args.partition_by.split(",")))
-    maintenance = Maintenance(args.merge_files, args.vacuum, args.unsafe_vacuum)
+    if args.upsert:
+        return _upsert_table(args)
+    if args.skip_keyless or args.accept_partitions:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--skip-keyless and --accept-partitions are for --upsert")
+    partition_by = tuple(filter(None, (DAY if args.partition_by is None else args.partition_by).split(",")))
+    maintenance = _maintenance(args)
     if args.value_format is None:
         alone = (args.schema, args.writer_schema, args.extra, args.into, args.evolve, args.dead_letters)
         if any(alone) or args.key_format != "binary":
@@ -107,7 +138,7 @@ def main() -> int:
     parser.add_argument("--files", metavar="URI", help="files instead: a directory, or webhdfs://NAMENODE:9870/PATH")
     parser.add_argument("--format", default="parquet", help="of --files: parquet, or segments (the brokers' bytes)")
     parser.add_argument(
-        "--partition-by", default="day", help="of a new table: day,hour,topic,partition, a field, or '' for none"
+        "--partition-by", help="of a new table: day (the default), hour, topic, partition, a field, or '' for none"
     )
     parser.add_argument("--add-topics", action="store_true", help="the table may have other topics already")
     parser.add_argument("--accept-loss", action="store_true", help="go on behind records that are gone, with a warning")
@@ -116,6 +147,7 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="what is there now, and then end (the default)")
     parser.add_argument("--every", type=duration, help="again and again, so long after the last: 5s, 10m, 2h")
     parser.add_argument("--freshness", type=duration, help="on and on: how old a record may be in the table: 10s, 5m")
+    _add_upserting(parser)
     _add_decoding(parser)
     _add_maintenance(parser)
     args = parser.parse_args()

@@ -13,6 +13,7 @@ from sparklog.spark.lake.decoded_table import DecodedTable, DecodedTableIntake
 from sparklog.spark.lake.destination import Overtaken
 from sparklog.spark.lake.raw_table import RawTable, RawTableIntake
 from sparklog.spark.lake.table import Commit
+from sparklog.spark.lake.upsert_table import UpsertTable, UpsertTableIntake
 from sparklog.spark.values.formats import ValueFormat
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
@@ -39,12 +40,12 @@ class Job:
         """Offload once, as far as that goes."""
         with pytest.MonkeyPatch.context() as patch, closing(self._offload):
             patch.setattr(offload, "run_in_workers", self._run_tasks)
-            for intake in (RawTableIntake, DecodedTableIntake):
+            for intake in (RawTableIntake, DecodedTableIntake, UpsertTableIntake):
                 patch.setattr(intake, "discard", self._discard)
 
-            def committed(commit, files, offsets):
+            def committed(*arguments):
                 self._die_at("all written")
-                version = _FINISH(commit, files, offsets)
+                version = _FINISH(*arguments)
                 self._die_at("committed")
                 return version
 
@@ -73,7 +74,10 @@ class Job:
             self._survives -= 1
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 50))])
+SEEDS = [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 50))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_record_is_in_the_table_once(spark, interpreted, delta_jars, cluster, topic, tmp_path, seed):
     del interpreted, delta_jars
     chance = random.Random(seed)
@@ -81,19 +85,42 @@ def test_every_record_is_in_the_table_once(spark, interpreted, delta_jars, clust
     partitions = chance.choice([1, 3])
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(topic, partitions, 1, {"retention.ms": "-1"})])
-    options = OffloadOptions(
-        servers,
-        (topic,),
-        RawTable(table, chance.choice([("day",), ("hour", "partition"), ()])),
-        commit_bytes=4000,
-        task_bytes=1500,
-    )
+    target = RawTable(table, chance.choice([("day",), ("hour", "partition"), ()]))
+    options = OffloadOptions(servers, (topic,), target, commit_bytes=4000, task_bytes=1500)
+    sent = _Sent(chance, topic, partitions)
+    _offload_and_die(spark, options, chance, sent, lambda: None)
+    assert _table(spark, table) == _log(spark, servers, topic)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_table_has_the_last_record_of_each_key(spark, interpreted, delta_jars, cluster, topic, tmp_path, seed):
+    """Keys come again and again, and somebody else changes the table meanwhile."""
+    del interpreted, delta_jars
+    chance = random.Random(seed)
+    servers, table = cluster.bootstrap_servers, str(tmp_path / "table")
+    partitions = chance.choice([1, 3])
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions, 1, {"retention.ms": "-1"})])
+    target = UpsertTable(table, file_bytes=chance.choice([2000, 1 << 20]), key_bytes=chance.choice([500, 1 << 20]))
+    options = OffloadOptions(servers, (topic,), target, commit_bytes=4000)
+
+    def somebody():
+        if chance.random() < 0.3:
+            spark.sql(chance.choice([f"optimize delta.`{table}`", f"update delta.`{table}` set offset = offset"]))
+
+    _offload_and_die(spark, options, chance, _Sent(chance, topic, partitions, keys=20), somebody)
+    last = {(row[0], row[2]): row for row in sorted(_log(spark, servers, topic), key=lambda row: row[:2])}
+    assert _table(spark, table) == sorted((row for row in last.values() if row[3] is not None), key=repr)
+
+
+def _offload_and_die(spark, options, chance, sent, somebody):
+    """Rounds of records, half of them of transactions, with a job each that may die; the last one does not."""
+    servers, (topic,) = options.bootstrap_servers, options.topics
     with (
         Producer(bootstrap_servers=servers) as plain,
         Producer(bootstrap_servers=servers, transactional_id=topic) as producer,
     ):
         producer.init_transactions()
-        sent = _Sent(chance, topic, partitions)
         for _ in range(ROUNDS):
             sent.write(plain)
             producer.begin_transaction()
@@ -102,19 +129,20 @@ def test_every_record_is_in_the_table_once(spark, interpreted, delta_jars, clust
             def rival():
                 if chance.random() < 0.3:
                     Job(spark, options, None, lambda: None).run()
+                else:
+                    somebody()
 
             with suppress(Overtaken):
                 Job(spark, options, chance.choice([None, *STEPS]), rival).run()
             (producer.commit_transaction if chance.random() < 0.6 else producer.abort_transaction)()
     Job(spark, options, None, lambda: None).run()
-    assert _table(spark, table) == _log(spark, servers, topic)
 
 
 NARROW = "n BIGINT NOT NULL, t STRING"
 WIDE = f"{NARROW}, more STRUCT<x: INT>"
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 50))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_record_is_a_row_or_a_dead_letter_once(spark, interpreted, delta_jars, cluster, topic, tmp_path, seed):
     del interpreted, delta_jars
     chance = random.Random(seed)
@@ -179,8 +207,9 @@ def _rows(spark, table, *columns):
 class _Sent:
     """Makes records by chance."""
 
-    def __init__(self, chance, topic, partitions, value=None):
-        self._chance, self._topic, self._partitions = chance, topic, partitions
+    def __init__(self, chance, topic, partitions, value=None, keys=None):
+        """Of so many keys; None for a new one each time."""
+        self._chance, self._topic, self._partitions, self._keys = chance, topic, partitions, keys
         self._value = value or (lambda chance: chance.randbytes(chance.randrange(80)) or None)
         self._number = 0
 
@@ -190,7 +219,7 @@ class _Sent:
             producer.send(
                 self._topic,
                 self._value(self._chance),
-                key=b"%d" % self._number,
+                key=b"%d" % (self._number if self._keys is None else self._chance.randrange(self._keys)),
                 partition=self._chance.randrange(self._partitions),
                 timestamp=self._chance.randrange(10**12),
             )

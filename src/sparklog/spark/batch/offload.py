@@ -21,7 +21,7 @@ from sparklog.errors import DataSourceError
 from sparklog.spark.batch.offload_groups import OffloadGroups
 from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.lake.ages import Timestamps
-from sparklog.spark.lake.destination import Intake, Outcome, Overtaken, Target, Task, refuse
+from sparklog.spark.lake.destination import Changed, Intake, Outcome, Overtaken, Target, Task, refuse
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets, Split, into_tasks, limited
@@ -42,6 +42,8 @@ _WORTH_A_TASK = 16 * _MB
 """Bytes of the log."""
 _LEAST_PAUSE_S = 0.2
 """Between two looks for new records."""
+_MOST_CHANGES = 5
+"""So often in a row a commit begins again because the place was changed meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -139,12 +141,14 @@ class Offload:
     def commits(self) -> Iterator[Committed]:
         """Offload up to where the partitions end now, a commit a step. Nothing where there is nothing new.
 
-        Raises Overtaken where another job was quicker, DataSourceError for a place or a topic that does not suit and
-        for records that are gone, ApiError for a topic that there is not, ConnectionFailed.
+        A commit begins again where the place was changed meanwhile, by no offload. Raises Overtaken where another job
+        was quicker, Changed where that happens again and again, DataSourceError for a place or a topic that does not
+        suit and for records that are gone, ApiError for a topic that there is not, ConnectionFailed.
         """
         topic_ids = self._resolver.partitions()
         self._destination.prepare()
         now = self._now(topic_ids)
+        changes = 0
         while True:
             started = self._clock.monotonic()
             intake = self._destination.begin()
@@ -155,7 +159,16 @@ class Offload:
             intake.expect(plan.progress.values())
             intake.note_epochs({known: now.epochs.get(known.tp, NO_EPOCH) for known in plan.ends})
             outcomes = self._write(intake, plan)
-            yield self._commit(intake, plan, outcomes, started)
+            try:
+                committed = self._commit(intake, plan, outcomes, started)
+            except Changed as error:
+                changes += 1
+                if changes > _MOST_CHANGES:
+                    raise
+                _log.warning("%s; beginning again", error)
+                continue
+            changes = 0
+            yield committed
             self._destination.tend(outcomes)
 
     def _tell_groups(self, plan: _Plan, offsets: Offsets) -> None:
@@ -277,7 +290,7 @@ class Offload:
     def _commit(self, intake: Intake[Outcome], plan: _Plan, outcomes: Sequence[Outcome], started: float) -> Committed:
         try:
             version = intake.finish(outcomes, plan.ends)
-        except Overtaken:
+        except (Overtaken, Changed):
             intake.discard(outcomes)
             raise
         self._tell_groups(plan, {known.tp: end for known, end in plan.ends.items()})
@@ -295,7 +308,7 @@ class Offload:
         )
 
     def _write(self, intake: Intake[Outcome], plan: _Plan) -> list[Outcome]:
-        split = Split(self._least_tasks(plan), None, self._options.task_bytes, plan.weights)
+        split = self._divided(plan) if intake.divides_partitions else Split(weights=plan.weights)
         tasks = [
             _Named(intake.task(self._reading, each), self._destination.place) for each in into_tasks(plan.ranges, split)
         ]
@@ -311,10 +324,11 @@ class Offload:
             raise DataSourceError(*failures[0])
         return written
 
-    def _least_tasks(self, plan: _Plan) -> int:
-        """One for each core, where that makes no tiny files."""
+    def _divided(self, plan: _Plan) -> Split:
+        """A task for each core at least, where that makes no tiny files."""
         size = sum(each.size * plan.weights[each.tp] for each in plan.ranges)
-        return max(min(int(self._spark.sparkContext.defaultParallelism), int(size // _WORTH_A_TASK)), 1)
+        least = max(min(int(self._spark.sparkContext.defaultParallelism), int(size // _WORTH_A_TASK)), 1)
+        return Split(least, None, self._options.task_bytes, plan.weights)
 
 
 class _Plan(NamedTuple):

@@ -4,7 +4,7 @@ The contract, which ``spark/batch/offload.py`` relies on and every kind of place
 
 - ``Intake.progress`` is what the place itself says, as of the moment when the intake began.
 - ``Intake.finish`` makes all rows visible together with the offsets, or nothing. It fails if another job has moved one
-  of the offsets since the intake began (``Overtaken``).
+  of the offsets since the intake began (``Overtaken``), or what the intake has read of the place (``Changed``).
 - What a task writes is invisible until then. A task may run twice, or die: only the outcomes that ``finish`` is given
   count. ``discard`` removes the others as far as it can, and what stays is harmless.
 """
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 class Overtaken(DataSourceError):
     """Another job has offloaded to the place what this one was about to."""
+
+
+class Changed(DataSourceError):
+    """The place was changed meanwhile, by no offload. Nothing of the intake is in it; another one may begin."""
 
 
 class Outcome(Protocol):
@@ -67,6 +71,11 @@ class Intake(ABC, Generic[OutcomeT]):
         """The next offset of each partition that has been offloaded to the place."""
 
     @property
+    def divides_partitions(self) -> bool:
+        """Whether several tasks may have the records of a partition, each a range of them."""
+        return True
+
+    @property
     @abstractmethod
     def is_empty(self) -> bool:
         """Nobody has written rows to it."""
@@ -84,7 +93,10 @@ class Intake(ABC, Generic[OutcomeT]):
 
     @abstractmethod
     def expect(self, partitions: Iterable[Progress]) -> None:
-        """Let the commit fail if another one writes the offsets of these before it; the first of all, if any does."""
+        """Let the commit fail if another one writes the offsets of these before it; the first of all, if any does.
+
+        They are all partitions of the topics. Raises DataSourceError where the place cannot take them.
+        """
 
     @abstractmethod
     def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> Task[OutcomeT]:
@@ -94,8 +106,8 @@ class Intake(ABC, Generic[OutcomeT]):
     def finish(self, outcomes: Sequence[OutcomeT], offsets: Mapping[Progress, int]) -> int:
         """Commit; the number of the commit.
 
-        Raises Overtaken where another job has moved one of the offsets, DataSourceError for a place that was changed
-        meanwhile. Of any other error the place alone tells whether the commit took place.
+        Raises Overtaken where another job has moved one of the offsets, Changed for a place that was changed meanwhile.
+        Of any other error the place alone tells whether the commit took place.
         """
 
     @abstractmethod

@@ -59,6 +59,11 @@ class TableFiles:
     compression: str = "snappy"
     target_bytes: int = 256 << 20
 
+    @property
+    def stored(self) -> frozenset[str]:
+        """The columns that are in the files: those of the partition are in their names."""
+        return frozenset(self.columns) - frozenset(self.partition_by)
+
 
 class WrittenFile(NamedTuple):
     """A file that waits for its commit."""
@@ -142,21 +147,21 @@ class TableWriter:
         self._nbytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows of one partition of the log."""
         for value, rows in by_partition(batch, self._table.partition_by):
-            kept = [name for name in rows.schema.names if name in self._stored]
-            pending = self._pending.setdefault(value, _Pending())
-            pending.batches.append(rows.select(kept))
-            pending.nbytes += rows.nbytes
-            self._nbytes += rows.nbytes
-            if pending.nbytes >= _ROW_GROUP_BYTES:
-                self._flush(value)
+            self.write_to(value, rows)
         while self._nbytes > _PENDING_BYTES:
             self._flush(max(self._pending, key=lambda value: self._pending[value].nbytes))
 
-    @property
-    def _stored(self) -> frozenset[str]:
-        """The columns that are in the files: those of the partition are in their names."""
-        return frozenset(self._table.columns) - frozenset(self._table.partition_by)
+    def write_to(self, value: PartitionValue, rows: pa.RecordBatch) -> None:
+        """Write rows of one partition of the table. Those of a partition all have the same columns."""
+        kept = [name for name in rows.schema.names if name in self._table.stored]
+        pending = self._pending.setdefault(value, _Pending())
+        pending.batches.append(rows.select(kept))
+        pending.nbytes += rows.nbytes
+        self._nbytes += rows.nbytes
+        if pending.nbytes >= _ROW_GROUP_BYTES:
+            self._flush(value)
 
     def _flush(self, value: PartitionValue) -> None:
         """Write the rows of one file that wait, as a row group."""

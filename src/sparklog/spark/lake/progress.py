@@ -10,6 +10,11 @@ from sparklog.structs import TopicPartition
 APPLICATION = "sparklog"
 EPOCH_APPLICATION = "sparklog-epoch"
 """What the leader epoch is kept under, in which the offset was found."""
+COUNT_APPLICATION = "sparklog-partitions"
+"""What the number of a topic's partitions is kept under."""
+
+UPSERT_PROPERTY = "sparklog.upsert"
+"""``true`` of a table that has the last record of each key. No other is upserted, and none such appended to."""
 
 
 class Progress(NamedTuple):
@@ -18,6 +23,11 @@ class Progress(NamedTuple):
     cluster_id: str
     tp: TopicPartition
     topic_id: UUID
+
+    @property
+    def of_topic(self) -> Progress:
+        """What stands for all partitions of the topic: the first of them."""
+        return self._replace(tp=TopicPartition(self.tp.topic, 0))
 
     def to_application(self, kind: str = APPLICATION) -> str:
         """The text that names it, of one line: ``sparklog:CLUSTER:TOPIC:TOPIC-ID:PARTITION``."""

@@ -25,7 +25,7 @@ from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.extras import install_line
 from sparklog.record.layout import MAX_INT64
 from sparklog.spark.lake.location import location_of
-from sparklog.spark.lake.progress import Progress
+from sparklog.spark.lake.progress import UPSERT_PROPERTY, Progress
 from sparklog.spark.options.history import AsOf
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.schema import READ_COLUMNS
@@ -167,6 +167,8 @@ def _check(name: str, schema: StructType, handle: Any) -> None:
     unknown = set(handle.protocol().reader_features or ()) - _UNDERSTOOD - {"columnMapping"}
     if unknown:
         refuse(name, f"it has features of Delta that are not understood here: {', '.join(sorted(unknown))}")
+    if handle.metadata().configuration.get(UPSERT_PROPERTY) == "true":
+        refuse(name, f"it has the last record of each key, not all records ({UPSERT_PROPERTY})")
     if handle.metadata().configuration.get(_COLUMN_MAPPING, "none") != "none":
         refuse(
             name,

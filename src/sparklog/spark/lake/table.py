@@ -15,7 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from delta.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from delta.tables import DeltaTable as SparkTable
 from py4j.java_gateway import JavaPackage
 from pyspark.sql import Column, DataFrame
@@ -23,17 +32,28 @@ from pyspark.sql.types import StructType
 
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.spark.lake.columns import PartitionValue, TableColumns
-from sparklog.spark.lake.destination import Overtaken, refuse
+from sparklog.spark.lake.destination import Changed, Overtaken, refuse
 from sparklog.spark.lake.evolution import Unsuited
 from sparklog.spark.lake.files import WrittenFile
 from sparklog.spark.lake.location import location_of
-from sparklog.spark.lake.progress import APPLICATION, EPOCH_APPLICATION, Progress
+from sparklog.spark.lake.progress import APPLICATION, COUNT_APPLICATION, EPOCH_APPLICATION, UPSERT_PROPERTY, Progress
+from sparklog.spark.lake.stored_files import StoredFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FIRST = f"{APPLICATION}:first"
 """What the first offload to a table writes besides, so that of two with different topics one fails."""
+_CHANGES = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+"""What a commit meets that another one has come before. In Python they have no common base."""
 _FORGETS = "delta.setTransactionRetentionDuration"
 
 
@@ -49,6 +69,8 @@ class TableFacts:
     """The next offset of each partition that has been offloaded to it."""
     epochs: dict[Progress, int]
     """The leader epochs in which these offsets were found."""
+    partition_counts: dict[Progress, int]
+    """How many partitions each topic had, as far as that was noted (``Progress.of_topic``)."""
     is_empty: bool
     table_id: str
     """Drawn by Delta when the table was made."""
@@ -58,8 +80,11 @@ class TableFacts:
 class DeltaTable:
     """One table. It belongs to one thread."""
 
-    def __init__(self, spark: SparkSession, name: str, columns: TableColumns | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, name: str, columns: TableColumns | None = None, *, is_upserted: bool = False
+    ) -> None:
         """``name`` is a path or a URI if it has a slash, else a table of the catalog. A path may be relative.
+        ``is_upserted``: it has the last record of each key.
 
         Raises ConfigError where the session has no Delta Lake, DataSourceError for a ``file:`` URI without a path.
         """
@@ -67,6 +92,7 @@ class DeltaTable:
         self._path = location_of(name) if "/" in name else None
         self._spark = spark
         self._columns = columns or TableColumns()
+        self._is_upserted = is_upserted
         self._delta = _delta_of(spark)
 
     def create(self, partition_by: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
@@ -88,7 +114,11 @@ class DeltaTable:
 
     def begin(self) -> Commit:
         """Begin a commit on the table as it is now. Raises DataSourceError for a table that does not suit."""
-        return Commit(self._spark, self._delta, self._log.startTransaction(), self.name, self._columns)
+        commit = Commit(self._spark, self._delta, self._log.startTransaction(), self.name, self._columns)
+        if self._is_upserted != (commit.table.properties.get(UPSERT_PROPERTY) == "true"):
+            kind = "was not made for upserts" if self._is_upserted else "has the last record of each key: upsert to it"
+            _refuse(self.name, f"it {kind} (TBLPROPERTIES ('{UPSERT_PROPERTY}' = 'true'))")
+        return commit
 
     @property
     def table_id(self) -> str:
@@ -154,6 +184,8 @@ class Commit:
         self._columns = columns
         self._evolved: StructType | None = None
         self._epochs: dict[Progress, int] = {}
+        self._partition_counts: dict[Progress, int] = {}
+        self._read: dict[str, Any] | None = None
         self.table = self._facts()
 
     def _facts(self) -> TableFacts:
@@ -171,6 +203,7 @@ class Commit:
             partition_by,
             _told(applications, APPLICATION),
             _told(applications, EPOCH_APPLICATION),
+            _told(applications, COUNT_APPLICATION),
             is_empty=int(snapshot.numOfFiles()) == 0,
             table_id=str(metadata.id()),
             properties=configuration,
@@ -197,31 +230,54 @@ class Commit:
         """Let the commit say in which leader epochs its offsets were found."""
         self._epochs = dict(epochs)
 
-    def finish(self, files: Iterable[WrittenFile], offsets: Mapping[Progress, int]) -> int:
+    def note_partition_counts(self, counts: Mapping[Progress, int]) -> None:
+        """Let the commit say how many partitions topics have (``Progress.of_topic``)."""
+        self._partition_counts = dict(counts)
+
+    def read_files(self) -> list[StoredFile]:
+        """All files of the table. The commit fails from now on if another one adds or removes a file before it.
+
+        Raises DataSourceError for a table with a file that cannot be read alone.
+        """
+        found = self._jvm.java.util.ArrayList(self._java(self._transaction.filterFiles()))
+        self._read = {}
+        files = []
+        for each in found:
+            try:
+                file = StoredFile.from_action(json.loads(each.json())["add"])
+            except ValueError as error:
+                _refuse(self._name, str(error))
+            files.append(file)
+            self._read[file.path] = each
+        return files
+
+    def finish(self, files: Iterable[WrittenFile], offsets: Mapping[Progress, int], removed: Iterable[str] = ()) -> int:
         """Commit; the version of the table with it. All of it is in the table afterwards, or nothing.
 
-        Raises Overtaken where another commit has moved one of the offsets, DataSourceError for a table that was changed
-        meanwhile. Of any other error the table alone tells whether the commit took place.
+        ``removed`` are paths of files that ``read_files`` gave, which ``files`` replace. Raises Overtaken where another
+        commit has moved one of the offsets, Changed for a table that was changed meanwhile. Of any other error the
+        table alone tells whether the commit took place.
         """
         actions = [{"add": each.to_action()} for each in files]
         now_ms = int(time.time() * 1000)
         versions = {each.to_application(): offset for each, offset in offsets.items()}
         versions |= {each.to_application(EPOCH_APPLICATION): epoch for each, epoch in self._epochs.items()}
+        versions |= {each.to_application(COUNT_APPLICATION): count for each, count in self._partition_counts.items()}
         if not self.table.progress:
             versions[_FIRST] = 1
         for application, version in versions.items():
             actions.append({"txn": {"appId": application, "version": version, "lastUpdated": now_ms}})
         try:
             self._evolve()
-            return int(self._transaction.commit(self._seq(actions), self._operation(offsets)))
+            return int(self._transaction.commit(self._seq(actions, removed), self._operation(offsets)))
         except ConcurrentTransactionException as error:
             raise Overtaken(
                 "SPARKLOG_OVERTAKEN",
                 f"another job has offloaded to table {self._name} meanwhile; nothing of this one is in the table",
             ) from error
-        except DeltaConcurrentModificationException as error:
-            said = f"table {self._name} was changed while rows were written for it; run again: {_said(error)}"
-            raise DataSourceError("SPARKLOG_TABLE_CHANGED", said) from error
+        except _CHANGES as error:
+            said = f"table {self._name} was changed while rows were written for it: {_said(error)}"
+            raise Changed("SPARKLOG_TABLE_CHANGED", said) from error
 
     def _evolve(self) -> None:
         """Let the commit add the columns that are missing."""
@@ -230,21 +286,35 @@ class Commit:
             action["metaData"]["schemaString"] = self._evolved.json()
             self._transaction.updateMetadata(self._delta.actions.Action.fromJson(json.dumps(action)), False)
 
-    def _seq(self, actions: Sequence[dict[str, Any]]) -> Any:
+    def _seq(self, actions: Sequence[dict[str, Any]], removed: Iterable[str]) -> Any:
         """The actions as Delta's own. One call has them all: each call to the JVM takes a fraction of a millisecond."""
         found = self._jvm.java.util.ArrayList()
         for each in actions:
             found.add(self._delta.actions.Action.fromJson(json.dumps(each)))
+        for path in removed:
+            found.add((self._read or {})[path].remove())
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
 
+    def _java(self, seq: Any) -> Any:
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(seq)
+
     def _operation(self, offsets: Mapping[Progress, int]) -> Any:
-        """What the table's history says of the commit: WRITE in mode Append, with the offsets as user metadata."""
+        """What the table's history says of the commit, with the offsets as user metadata.
+
+        It is a WRITE in mode Append; of one that has read the table's files a STREAMING UPDATE in mode Update. Delta
+        has an operation for a merge, but that one takes no metadata.
+        """
         ends: dict[str, dict[str, int]] = {}
         for each, offset in sorted(offsets.items()):
             ends.setdefault(each.tp.topic, {})[str(each.tp.partition)] = offset
         option, none = self._jvm.scala.Option.apply, self._jvm.scala.Option.empty()
-        append = self._jvm.org.apache.spark.sql.SaveMode.Append
         said = option(json.dumps({"sparklog.offload": ends}))
+        if self._read is not None:
+            update = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
+            return getattr(self._delta, "DeltaOperations$StreamingUpdate")(
+                update, APPLICATION, self.table.version + 1, said
+            )
+        append = self._jvm.org.apache.spark.sql.SaveMode.Append
         write = getattr(self._delta, "DeltaOperations$Write")
         return write(append, none, none, said, none, none, none, none, none)
 
