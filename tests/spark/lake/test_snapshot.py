@@ -83,6 +83,10 @@ class TestByHand:
         ("more", "message"),
         [
             ({"schema": StructType([StructField("offset", IntegerType())])}, "its column offset is int"),
+            (
+                {"schema": StructType([StructField("price", IntegerType())])},
+                "a column price, which a log does not have",
+            ),
             ({"schema": StructType([TableColumns().of_new_table(())["offset"]])}, "it has no column topic, partition"),
             (
                 {"schema": _MAPPED, "configuration": {"delta.columnMapping.mode": "name"}, "protocol": (2, 5)},

@@ -52,7 +52,7 @@ def test_sql_and_streams_read_both_as_one(spark, cluster, topic, tmp_path):
     assert Counter(row.offset for row in copied.select("offset").collect()) == Counter(range(80))
 
     with pytest.raises(AnalysisException, match="SPARKLOG_UNSUPPORTED_OPTION"):
-        table(topic, **source, **{"kafka.isolation.level": "read_uncommitted"})
+        table(topic, **source, **{"kafka.isolation.level": "read_uncommitted"}).count()
     with pytest.raises(DataSourceError, match="there is no table lake"):
         table(topic, bootstrap_servers=servers, history="lake")
 

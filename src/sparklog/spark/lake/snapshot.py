@@ -26,12 +26,12 @@ from pyspark.sql.types import StructType
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.extras import install_line
 from sparklog.record.layout import MAX_INT64
+from sparklog.spark.lake.columns import TABLE_COLUMNS
 from sparklog.spark.lake.files import opened
 from sparklog.spark.lake.location import location_of
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.options.history import AsOf
 from sparklog.spark.read.offsets import OffsetRange
-from sparklog.spark.schema import READ_COLUMNS
 from sparklog.structs import TopicPartition
 
 ROW_NAMES = ("topic", "partition", "offset")
@@ -183,8 +183,12 @@ def _check(name: str, schema: StructType, handle: Any) -> None:
             " 'none') writes them anew",
         )
     for column in schema.fields:
-        expected = READ_COLUMNS.get(column.name)
-        if expected is not None and expected.simpleString() != column.dataType.simpleString():
+        expected = TABLE_COLUMNS.get(column.name)
+        if expected is None:
+            refuse(
+                name, f"it has a column {column.name}, which a log does not have: decoded records are not all records"
+            )
+        if expected.simpleString() != column.dataType.simpleString():
             refuse(name, f"its column {column.name} is {column.dataType.simpleString()}, not that of a log")
     lacking = [each for each in ROW_NAMES if each not in schema.names]
     if lacking:

@@ -25,10 +25,10 @@ def table(
 
     ``history`` is the table's path or URI, or its name in the catalog. ``view`` is the name of a temporary view that is
     made of the rows, or made anew. ``spark`` is the active session unless it is given. ``options`` are those of
-    ``format("sparklog")``. The rows are those of now; call it again for later ones.
+    ``format("sparklog")``. The rows are those of the first use; call it again for later ones.
 
-    Raises ConfigError where there is no session, DataSourceError for a table that is not in the catalog, and Spark's
-    AnalysisException for options and tables that do not suit.
+    Raises ConfigError where there is no session, DataSourceError for a table that is not in the catalog. Options and
+    tables that do not suit fail the first use, with Spark's AnalysisException.
     """
     session = spark or SparkSession.getActiveSession()
     if session is None:
