@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparklog.spark.lake.view import table as table
     from sparklog.spark.sessions import session as session
     from sparklog.spark.stream.lag import LagListener as LagListener
     from sparklog.spark.stream.lag import QueryLag as QueryLag
@@ -24,6 +25,7 @@ _HOMES = {
     "avro_values": "values.columns",
     "json_values": "values.columns",
     "session": "sessions",
+    "table": "lake.view",
     "to_avro_values": "values.columns",
     "to_json_values": "values.columns",
     "watch": "stream.lag",
@@ -35,6 +37,7 @@ __all__ = [
     "avro_values",
     "json_values",
     "session",
+    "table",
     "to_avro_values",
     "to_json_values",
     "watch",

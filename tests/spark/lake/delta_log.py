@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from urllib.parse import quote, unquote
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -78,17 +79,20 @@ class DeltaLog:
             },
         )
 
-    def append(self, *tables, ends=None, told=("topic", "partition", "offset", "timestamp"), remove=(), **writing):
+    def append(
+        self, *tables, ends=None, told=("topic", "partition", "offset", "timestamp"), remove=(), directory="", **writing
+    ):
         """A file a table; ``ends``: partition → next offset. The paths of the files."""
-        actions = [self._written(table, told, writing) for table in tables]
+        actions = [self._written(table, told, writing, directory) for table in tables]
         for partition, end in (ends or {}).items():
             actions.append({"txn": {"appId": progress(partition).to_application(), "version": end}})
         actions += [{"remove": {"path": path, "dataChange": False, "deletionTimestamp": 0}} for path in remove]
         self._commit(*actions)
-        return [each["add"]["path"] for each in actions if "add" in each]
+        return [unquote(each["add"]["path"]) for each in actions if "add" in each]
 
-    def _written(self, table, told, writing):
-        path = f"part-{uuid4()}.parquet"
+    def _written(self, table, told, writing, directory):
+        path = f"{directory}part-{uuid4()}.parquet"
+        (self.path / path).parent.mkdir(exist_ok=True)
         pq.write_table(table, self.path / path, **writing)
         stats = {
             "numRecords": table.num_rows,
@@ -98,7 +102,7 @@ class DeltaLog:
         size = (self.path / path).stat().st_size
         return {
             "add": {
-                "path": path,
+                "path": quote(path),
                 "partitionValues": {},
                 "size": size,
                 "modificationTime": 0,

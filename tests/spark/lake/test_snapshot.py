@@ -64,6 +64,13 @@ class TestByHand:
         assert (narrow.end(progress(0)), narrow.end(progress(1))) == (9, 0)
         assert len(narrow.newest().files) == 3
 
+    def test_paths_of_files_may_be_odd(self, tmp_path):
+        log = DeltaLog(tmp_path / "table")
+        (path,) = log.append(rows(range(5)), directory="day=1 %3D#/")
+        snapshot = Snapshot.open(str(log.path))
+        assert [each.path for each in snapshot.files] == [path]
+        assert offsets(snapshot) == list(range(5))
+
     def test_a_column_that_is_not_there(self, tmp_path):
         schema = StructType([each for each in TableColumns().of_new_table(()) if each.name != "timestampType"])
         log = DeltaLog(tmp_path / "table", schema)
@@ -76,6 +83,10 @@ class TestByHand:
         ("more", "message"),
         [
             ({"schema": StructType([StructField("offset", IntegerType())])}, "its column offset is int"),
+            (
+                {"schema": StructType([StructField("price", IntegerType())])},
+                "a column price, which a log does not have",
+            ),
             ({"schema": StructType([TableColumns().of_new_table(())["offset"]])}, "it has no column topic, partition"),
             (
                 {"schema": _MAPPED, "configuration": {"delta.columnMapping.mode": "name"}, "protocol": (2, 5)},

@@ -10,7 +10,7 @@ from sparklog.errors import DataSourceError
 from sparklog.spark.lake import table_rows as module
 from sparklog.spark.lake.snapshot import Snapshot
 from sparklog.spark.lake.table_rows import TableRows, overlapping
-from sparklog.spark.read.columns import BATCH_BYTES
+from sparklog.spark.read.columns import MOST_BYTES
 from sparklog.spark.schema import source_schema
 
 SCHEMA = source_schema(include_headers=True)
@@ -95,7 +95,7 @@ def test_what_is_sorted_together_has_few_bytes(log, read, monkeypatch):
 def test_batches_are_of_the_size_that_spark_likes(log, read):
     log.append(rows(range(8000), value=lambda offset: b"x" * 1000), *(rows([8000 + each]) for each in range(5)))
     found = read(wanted(0, 9000))
-    assert [each.nbytes < BATCH_BYTES * 2 for each in found] == [True] * len(found)
+    assert [each.nbytes < MOST_BYTES for each in found] == [True] * len(found)
     assert len(found) < 8
     assert offsets(found) == list(range(8005))
 
@@ -112,6 +112,16 @@ def test_a_file_that_is_gone_is_told_as_such(log, read):
     assert offsets(read(wanted(10, 20))) == list(range(10, 20))
     with pytest.raises(FileNotFoundError):
         read(wanted(9, 20))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda whole: b"\xff" * (len(whole) // 2) + whole[len(whole) // 2 :], lambda whole: whole[:3]]
+)
+def test_a_damaged_file_is_named(log, read, damage):
+    (path,) = log.append(rows(range(1000)))
+    (log.path / path).write_bytes(damage((log.path / path).read_bytes()))
+    with pytest.raises(DataSourceError, match=f"SPARKLOG_HISTORY_UNREADABLE.*{path}"):
+        read(wanted(0, 10**6))
 
 
 def test_a_column_that_a_file_lacks_is_null(log, read):

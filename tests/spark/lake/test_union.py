@@ -3,15 +3,17 @@
 import json
 
 import pytest
-from spark.lake.both_sides import Query, Scene, compact, offsets
+from spark.lake.both_sides import SCHEMA, Query, Scene, compact, offsets
 from spark.lake.delta_log import DeltaLog
 from spark.lake.delta_log import rows as made
+from spark.micro_batches import Query as LogQuery
 
 from sparklog.client import Admin, NewTopic
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake import union as module
 from sparklog.spark.lake.snapshot import Snapshot
+from sparklog.spark.lake.union import UnionReader
 from sparklog.spark.read.options import ReadOptions
 
 pytestmark = pytest.mark.integration
@@ -127,11 +129,15 @@ def test_another_topic_another_cluster_and_one_made_again(scene, cluster, tmp_pa
     full(scene)
     with Admin(bootstrap_servers=scene.servers) as admin:
         admin.create_topics([NewTopic(scene.topic + "-other", 1, 1)])
-    with pytest.raises(DataSourceError, match=f"SPARKLOG_UNSUITABLE_TABLE.*none of topic {scene.topic}-other"):
+    with pytest.raises(
+        DataSourceError, match=f"nothing of topic {scene.topic}-other .* but rows of {scene.topic} with"
+    ):
         scene.read(subscribe=scene.topic + "-other")
     foreign = DeltaLog(tmp_path / "foreign")
     foreign.append(made(range(5), topic=scene.topic), ends={0: 5})
-    with pytest.raises(DataSourceError, match=f"SPARKLOG_UNSUITABLE_TABLE.*rows of a topic {scene.topic}, but not"):
+    with pytest.raises(
+        DataSourceError, match=f"nothing of topic {scene.topic} .* of cluster .* but rows of clicks .* of cluster"
+    ):
         scene.read(history=str(foreign.path))
 
 
@@ -179,17 +185,28 @@ def test_a_stream_begins_in_the_table_and_goes_on_live(scene):
     query.stop()
 
 
-def test_a_batch_that_is_run_again_has_the_same_rows_wherever_they_are_now(scene):
+def test_a_query_of_the_log_goes_on_with_history_and_its_last_batch_is_the_same(scene):
     scene.send(20)
-    query = Query(scene)
+    query = LogQuery(scene.servers, subscribe=scene.topic)
     start = json.loads(query.checkpoint)
-    assert query.batch() == list(range(20))
+    assert query.batch() == [b"%d" % each for each in range(20)]
     query.stop()
     scene.offload()
     scene.trim(20)
+    scene.send(5)
     again = Query(scene, query.checkpoint)
     assert again.rows(start, json.loads(query.checkpoint)) == list(range(20))
+    assert again.batch() == list(range(20, 25))
     again.stop()
+
+
+def test_a_pattern_chooses_topics_whose_history_is_in_one_table(scene):
+    full(scene)
+    options = scene.options(subscribePattern=f"^{scene.topic}$")
+    del options["subscribe"]
+    reader = UnionReader(ReadOptions.for_batch(options), SCHEMA)
+    (task,) = reader.partitions()
+    assert offsets(reader.read(task)) == list(range(30))
 
 
 def test_a_stream_takes_so_many_bytes_of_the_table(scene):

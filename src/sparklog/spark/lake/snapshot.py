@@ -19,16 +19,19 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
 from pyspark.sql.types import StructType
 
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.extras import install_line
 from sparklog.record.layout import MAX_INT64
+from sparklog.spark.lake.columns import TABLE_COLUMNS
+from sparklog.spark.lake.files import opened
 from sparklog.spark.lake.location import location_of
 from sparklog.spark.lake.progress import UPSERT_PROPERTY, Progress
 from sparklog.spark.options.history import AsOf
 from sparklog.spark.read.offsets import OffsetRange
-from sparklog.spark.schema import READ_COLUMNS
 from sparklog.structs import TopicPartition
 
 ROW_NAMES = ("topic", "partition", "offset")
@@ -36,6 +39,7 @@ ROW_NAMES = ("topic", "partition", "offset")
 _UNDERSTOOD = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "variantType"}
 """Features of Delta that readers must know, and that change nothing here, or that are heeded."""
 _ATTEMPTS = 4
+_COMMITS_LOOKED_AT = 100
 _COLUMN_MAPPING = "delta.columnMapping.mode"
 
 
@@ -142,6 +146,11 @@ class Snapshot:
         known = {each: self.end(each) for each in partitions}
         return replace(self, files=tuple(kept.values()), _known=known, _handle=None)
 
+    def owners(self) -> list[Progress]:
+        """Partitions that have come into the table, as far as the last commits and checkpoints name them."""
+        found = (Progress.from_application(text) for text in _applications(self.location))
+        return sorted({each for each in found if each is not None})
+
     def check_columns(self, names: Iterable[str]) -> None:
         """Raises DataSourceError for a column that the table does not have."""
         missing = [name for name in names if name not in self.columns]
@@ -176,8 +185,12 @@ def _check(name: str, schema: StructType, handle: Any) -> None:
             " 'none') writes them anew",
         )
     for column in schema.fields:
-        expected = READ_COLUMNS.get(column.name)
-        if expected is not None and expected.simpleString() != column.dataType.simpleString():
+        expected = TABLE_COLUMNS.get(column.name)
+        if expected is None:
+            refuse(
+                name, f"it has a column {column.name}, which a log does not have: decoded records are not all records"
+            )
+        if expected.simpleString() != column.dataType.simpleString():
             refuse(name, f"its column {column.name} is {column.dataType.simpleString()}, not that of a log")
     lacking = [each for each in ROW_NAMES if each not in schema.names]
     if lacking:
@@ -197,7 +210,7 @@ def _files(handle: Any) -> tuple[TableFile, ...]:
     first, last = _bounds(actions, "topic")
     times = _millis(_bound(actions, "max", "timestamp"), count)
     kept = _kept(handle)
-    paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
+    paths, sizes = map(unquote, actions.column("path").to_pylist()), actions.column("size_bytes").to_pylist()
     return tuple(
         TableFile(
             path,
@@ -256,6 +269,21 @@ def _kept(handle: Any) -> dict[str, bytes]:
 def _vectors(batch: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
     for uri, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
         yield uri.as_py(), kept.values.to_numpy(zero_copy_only=False)
+
+
+def _applications(location: str) -> Iterator[str]:
+    """The ids of application transactions in Delta's log. ``deltalake`` only looks one up."""
+    filesystem, root = opened(location)
+    names = sorted(each.path for each in filesystem.get_file_info(fs.FileSelector(f"{root}/_delta_log")))
+    commits = [path for path in names if path.endswith(".json")][-_COMMITS_LOOKED_AT:]
+    for path in commits:
+        with filesystem.open_input_stream(path) as file:
+            yield from (
+                json.loads(line)["txn"]["appId"] for line in file.readall().splitlines() if line[:6] == b'{"txn"'
+            )
+    for path in [path for path in names if path.endswith(".checkpoint.parquet")][-1:]:
+        column = pq.read_table(path, filesystem=filesystem, columns=["txn"]).column("txn")
+        yield from pc.struct_field(column, "appId").drop_null().to_pylist()
 
 
 def _file_name(path: str) -> str:

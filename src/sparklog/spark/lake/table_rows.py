@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -201,8 +202,9 @@ class _ParquetFiles:
         if path not in self._open:
             while len(self._open) >= _OPEN_FILES:
                 self._open.popitem(last=False)[1].close(force=True)
-            source = self._filesystem.open_input_file(f"{self._root.rstrip('/')}/{path}")
-            self._open[path] = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            with self._named(path):
+                source = self._filesystem.open_input_file(f"{self._root.rstrip('/')}/{path}")
+                self._open[path] = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
         self._open.move_to_end(path)
         return self._open[path]
 
@@ -245,9 +247,19 @@ class _ParquetFiles:
         ]
         yield _picked(pa.Table.from_arrays(arrays, schema=schema), chosen)
 
-    @staticmethod
-    def _columns(parquet: pq.ParquetFile, piece: _Piece, names: Sequence[str]) -> pa.Table:
-        return parquet.read_row_group(piece.number, columns=list(names), use_threads=False)
+    def _columns(self, parquet: pq.ParquetFile, piece: _Piece, names: Sequence[str]) -> pa.Table:
+        with self._named(piece.file.path):
+            return parquet.read_row_group(piece.number, columns=list(names), use_threads=False)
+
+    @contextmanager
+    def _named(self, path: str) -> Iterator[None]:
+        """Say which file cannot be read. One that is not there is FileNotFoundError, as it may be in another by now."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise DataSourceError("SPARKLOG_HISTORY_UNREADABLE", f"file {self._root}/{path}: {error}") from error
 
 
 def overlapping(intervals: Iterable[IntervalT]) -> Iterator[list[IntervalT]]:

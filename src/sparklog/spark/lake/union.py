@@ -201,19 +201,21 @@ class UnionResolver(OffsetResolver):
 
     def _check_owner(self, ids: TopicIds) -> None:
         """Raises DataSourceError where the table is that of other topics, or of other ones with these names."""
-        ends = {tp: self.side.snapshot.end(self.side.progress(self._range(tp))) for tp in self._ids}
-        known = {tp.topic for tp, end in ends.items() if end}
-        for topic in {tp.topic for tp in ids} - known:
-            if self.side.snapshot.has_topic(topic):
-                topic_id = next(topic_id for tp, topic_id in ids.items() if tp.topic == topic)
-                refuse(
-                    self.side.snapshot.name,
-                    f"it has rows of a topic {topic}, but not of the one with id {topic_id} of cluster"
-                    f" {self._cluster.cluster_id}: of another cluster, or of a topic that was deleted and made again",
-                )
-        if ids and not known and self.side.snapshot.files:
-            names = ", ".join(sorted({tp.topic for tp in ids}))
-            refuse(self.side.snapshot.name, f"it has rows, but none of topic {names}")
+        snapshot = self.side.snapshot
+        known = {tp.topic for tp in self._ids if snapshot.end(self.side.progress(self._range(tp)))}
+        topic_ids = {tp.topic: topic_id for tp, topic_id in ids.items()}
+        unknown = topic_ids.keys() - known
+        if any(snapshot.has_topic(topic) for topic in unknown) or (topic_ids and not known and snapshot.files):
+            names = ", ".join(f"{topic} with id {topic_ids[topic]}" for topic in sorted(unknown))
+            owners = sorted(
+                {f"{each.tp.topic} with id {each.topic_id} of cluster {each.cluster_id}" for each in snapshot.owners()}
+            )
+            refuse(
+                snapshot.name,
+                f"it has nothing of topic {names} of cluster {self._cluster.cluster_id}, but rows of"
+                f" {', '.join(owners) or 'nobody knows which'}: of another topic or cluster, or of a topic that was"
+                " deleted and made again",
+            )
 
     def _report_behind(self, tp: TopicPartition, held: int) -> None:
         """Tell of a log that ends before the table does, unless that passes while a high watermark comes up."""
