@@ -284,3 +284,20 @@ def _kill_at(patch, step):
     ):
         for each in names:
             patch.setattr(owner, each, counted(getattr(owner, each)))
+
+
+@pytest.mark.peer
+def test_a_backup_may_lie_in_hdfs(config, cluster, admin, hdfs, make, send):
+    """Tried on a real one. Its JVM takes too long to start for every run of the tests."""
+    name = make()
+    send(name, 100)
+    place = open_place(f"{hdfs.uri}/backups/a b")
+    for _ in range(2):
+        make_backup(config, place, BackupOptions((name,), patience_s=0.0, file_bytes=2000))
+        send(name, 20)
+    restore(config, place, RestoreOptions(names={name: f"{name}-copy"}))
+    assert offsets(admin, f"{name}-copy", LATEST) == [60, 60]
+    for tp in (TopicPartition(name, number) for number in range(2)):
+        assert log_bytes(cluster, tp).startswith(log_bytes(cluster, tp._replace(topic=f"{name}-copy")))
+    with pytest.raises(StorageError, match="is there already"):
+        restore(config, place, RestoreOptions(names={name: f"{name}-copy"}))
