@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.comparison import Comparison
-from benchmarks.lake import freshness, offloading
+from benchmarks.lake import freshness, offloading, union, upserting
 from benchmarks.parts import Rows, check_names, run_parts
 from benchmarks.peers import both_brokers
 from benchmarks.spark import spark_session
@@ -30,7 +30,12 @@ def _freshness(stage: Stage, share: float, _: int) -> Iterator[Comparison]:
     yield from freshness.measure(stage, share)
 
 
-PARTS: dict[str, Part] = {"offload": _offloading, "freshness": _freshness}
+PARTS: dict[str, Part] = {
+    "offload": _offloading,
+    "freshness": _freshness,
+    "union": union.measure,
+    "upsert": upserting.measure,
+}
 NAMES = tuple(PARTS)
 
 

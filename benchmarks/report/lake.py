@@ -30,7 +30,7 @@ def lake(rows: Rows) -> Section:
             ]
             for row in rows
         ],
-        [*_rates(rows), *_freshness(rows)],
+        [*_rates(rows), *_freshness(rows), *_union(rows)],
     )
 
 
@@ -47,4 +47,14 @@ def _freshness(rows: Rows) -> list[Aim]:
         Aim("95 % of the records are in the table within 10 s", f"{row['sparklog']:.1f} s", row["sparklog"] < 10)
         for row in rows
         if row["figure"] == "s old, p95"
+    ]
+
+
+def _union(rows: Rows) -> list[Aim]:
+    found = [row for row in rows if row["part"] == "union"]
+    if not found:
+        return []
+    got = ", ".join(f"{row['ratio']:.2f} of their rate ({row['measurement']})" for row in found)
+    return [
+        Aim("table and log read as one within 10 % of both by themselves", got, min(r["ratio"] for r in found) > 0.9)
     ]
