@@ -45,6 +45,15 @@ class AdoptedSegments(NamedTuple):
 class AdoptionAdmin(AdminBase):
     """Each request is for one partition."""
 
+    async def adopting_brokers(self) -> set[BrokerId]:
+        """Those that can adopt segments; brokers of Kafka's cannot. Raises ConnectionFailed."""
+        able = set()
+        for broker in await self._every_broker():
+            versions = await (await self._session.connection(broker, _LANE)).versions()
+            if versions.serves(ApiKey.ADOPT_SEGMENTS):
+                able.add(broker)
+        return able
+
     async def adopt(self, offered: OfferedSegments, transactional_id: str) -> AdoptedSegments:
         """Have the segments appended to the partition: its log gives the offsets. They are seen when the transaction
         commits that their batches name (producer id, epoch, sequences), and which has the partition added.

@@ -10,18 +10,26 @@ open another one by going on. So the pair names that transaction and no later on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from sparklog.client.admin.base import raise_error
 from sparklog.client.admin.transactions import ONGOING, TransactionAdmin, TransactionDescription
 from sparklog.client.cluster.session import CoordinatorKind
+from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from sparklog.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from sparklog.structs import TopicPartition, by_topic
 
 _E = ErrorCode
-_LAST_ADD_PARTITIONS, _LAST_END = 3, 4
+_LAST_ADD_PARTITIONS, _LAST_ADD_OFFSETS, _LAST_END, _LAST_TXN_OFFSET_COMMIT = 3, 3, 4, 4
 _RETIRED_TIMEOUT_MS = 1
 """The least there is, which no ``transaction.max.timeout.ms`` forbids: no transaction follows in that epoch."""
 _NOT_TWO_PHASE = frozenset({_E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _E.UNSUPPORTED_VERSION, _E.INVALID_REQUEST})
@@ -39,6 +47,7 @@ _EMPTY = "Empty"
 _COMMITTED = "CompleteCommit"
 _COMMITTING = "PrepareCommit"
 _Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+_OffsetTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 
 
 class PreparedTransaction(NamedTuple):
@@ -106,6 +115,69 @@ class PreparedAdmin(TransactionAdmin):
             ),
             check,
             _LAST_ADD_PARTITIONS,
+        )
+
+    async def begin_anew(self, transactional_id: str, timeout_ms: int) -> PreparedTransaction:
+        """A new transaction under the id, not open yet. What the id has open is aborted, and its holder is fenced.
+
+        The coordinator aborts it when it was open for ``timeout_ms``.
+        """
+        begun = await self._init(transactional_id, timeout_ms, two_phase=False)
+        assert begun is not None
+        return begun
+
+    async def add_offsets(
+        self, transaction: PreparedTransaction, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """The group's offsets are stored when the transaction is committed. Raises ApiError."""
+        await self._ask_transaction_coordinator(
+            transaction.transactional_id,
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            lambda version: AddOffsetsToTxnRequest(
+                version=version,
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.epoch,
+                group_id=group_id,
+            ),
+            lambda answer: raise_error(answer, f"group {group_id!r} cannot be part of the transaction"),
+            _LAST_ADD_OFFSETS,
+        )
+
+        def check(answer: TxnOffsetCommitResponse) -> None:
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    raise_error(each, f"offset of group {group_id!r} for {topic.name}-{each.partition_index}")
+
+        topics = [
+            _OffsetTopic(
+                name=name,
+                partitions=[
+                    _OffsetTopic.TxnOffsetCommitRequestPartition(
+                        partition_index=number,
+                        committed_offset=offsets[TopicPartition(name, number)].offset,
+                        committed_leader_epoch=offsets[TopicPartition(name, number)].leader_epoch,
+                        committed_metadata=offsets[TopicPartition(name, number)].metadata,
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in by_topic(offsets).items()
+        ]
+        await self._session.coordinator_request(
+            CoordinatorKind.GROUP,
+            group_id,
+            ApiKey.TXN_OFFSET_COMMIT,
+            lambda version: TxnOffsetCommitRequest(
+                version=version,
+                transactional_id=transaction.transactional_id,
+                group_id=group_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.epoch,
+                topics=topics,
+            ),
+            check=check,
+            ceiling=_LAST_TXN_OFFSET_COMMIT,
         )
 
     async def open_transactions(

@@ -1,4 +1,4 @@
-"""The formats before the record batch: read, never written.
+"""The formats before the record batch: read, never written; and the first design's answers to a fetch.
 
 ============ =============== ============================================================================
 format       Kafka           a log holds
@@ -12,5 +12,6 @@ format       Kafka           a log holds
 Every message has a CRC-32 of its own (zlib's, not the CRC-32C of record batches). A compressed message is a wrapper:
 its value is a whole set of messages, compressed, and those may not be wrappers again.
 
-``segment`` reads a file of any of them, ``columns`` gives them to Arrow, ``message`` is what both hand out.
+``segment`` reads a file of any of them, ``columns`` gives them to Arrow, ``message`` is what both hand out;
+``fetch_result`` reads and writes the answers in which the first format went over the wire.
 """

@@ -1,0 +1,72 @@
+"""Load files into a topic, exactly once: their rows become segments that the brokers adopt."""
+
+import argparse
+import sys
+
+from sparklog.errors import SparklogError
+from sparklog.spark import session
+from sparklog.spark.batch.load import Loaded, LoadOptions, run
+from sparklog.spark.batch.sources import FORMATS, Source
+
+_MB = 1 << 20
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _line(topic: str, loaded: Loaded) -> str:
+    if loaded.was_done:
+        return f"{topic}: loaded before; nothing was added"
+    ways = [f"{loaded.adopted} partitions adopted segments", f"{loaded.produced} were sent rows"]
+    said = "; ".join(way for way, count in zip(ways, (loaded.adopted, loaded.produced), strict=True) if count)
+    return f"{topic}: {loaded.records:,} records, {loaded.nbytes / _MB:,.1f} MB; {said or 'no rows'}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092", help="brokers, host:port,...")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--from", dest="path", required=True, help="a path or URI that Spark reads")
+    parser.add_argument("--format", required=True, choices=FORMATS)
+    parser.add_argument("--name", required=True, help="of this load: a rerun under it adds nothing twice")
+    parser.add_argument("--key", metavar="COLUMN", help="without one rows are spread evenly")
+    value = parser.add_mutually_exclusive_group()
+    value.add_argument("--value", metavar="COLUMN")
+    value.add_argument("--value-json", action="store_true", help="the other columns as a JSON object (the default)")
+    parser.add_argument("--timestamp", metavar="COLUMN", help="a timestamp, or a long in ms; default: now")
+    parser.add_argument("--headers", metavar="COLUMN", help="an array of (key, value)")
+    parser.add_argument("--partition-col", metavar="COLUMN", help="the partition's number")
+    parser.add_argument("--option", action="append", type=_pair, default=[], metavar="NAME=VALUE", help="of the reader")
+    parser.add_argument("--via", choices=("adopt", "produce"), default="adopt", help="produce: for clusters of Kafka's")
+    parser.add_argument("--compression", help="of the batches: none, gzip, snappy, lz4, zstd; default: the topic's")
+    args = parser.parse_args()
+    source = Source(
+        args.path,
+        args.format,
+        args.key,
+        args.value,
+        args.timestamp,
+        args.headers,
+        args.partition_col,
+        dict(args.option),
+    )
+    options = LoadOptions(
+        args.bootstrap_server, args.topic, source, args.name, via=args.via, compression=args.compression
+    )
+    spark = session("load", delta=args.format == "delta")
+    try:
+        print(_line(args.topic, run(spark, options)), flush=True)
+    except SparklogError as error:
+        print(f"load: {error}", file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,373 @@
+"""Bulk load: rows of files become segments that the leaders of a topic adopt, exactly once.
+
+Invariants: all that a load adds, to however many partitions, is of one transaction, which commits in the same step that
+the load is done: a group, ``sparklog-load.NAME``, holds the fingerprint of its sources. So readers of committed records
+see all of it or nothing; a load that died is taken back, by the next run or by the transaction's timeout; one that is
+done adds nothing again; and a name stands for one load. Of two runs at once the later one takes the name over, and the
+other fails. One task of Spark has all rows of a partition, and numbers them from 0; where it sees the log's directory
+it writes files there, under a name of its attempt, else it produces them in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparklog.client.admin.admin import Admin
+from sparklog.client.admin.adoption import OfferedSegments
+from sparklog.client.admin.log_dirs import Replica
+from sparklog.client.admin.prepared import PreparedTransaction
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.consumer.group.committed import OffsetAndMetadata
+from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
+from sparklog.clock import SystemClock
+from sparklog.errors import ApiError, DataSourceError, ErrorCode, LogError
+from sparklog.log.adoption import offer_path
+from sparklog.log.checkpoints import read_topic_id
+from sparklog.log.offering import OfferWriter
+from sparklog.record.columnar import ColumnarEncoder
+from sparklog.record.compression import CompressionType
+from sparklog.spark.batch.sources import Source, fingerprint, rows_of
+from sparklog.structs import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_RESULT = "partition int, tag string, bases array<bigint>, end_offset bigint, nbytes bigint, failure string"
+_MAX_BATCH_BYTES = 1 << 20
+_FENCED = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+Via = Literal["adopt", "produce"]
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What is loaded, and where to."""
+
+    bootstrap_servers: str
+    topic: str
+    source: Source
+    name: str
+    """Of the load; a rerun has the same."""
+    via: Via = "adopt"
+    """``adopt``: segments are adopted where Spark's tasks see the brokers' directories, and else produced."""
+    compression: str | None = None
+    """Of the batches; None for the topic's own, or none where that is the producer's."""
+    timeout_ms: int = 900_000
+    """How long the transaction may take, after which the cluster takes it back (``transaction.max.timeout.ms``)."""
+    client: Mapping[str, str] = field(default_factory=dict)
+    """More settings of the client."""
+
+    def settings(self) -> dict[str, str]:
+        return {**self.client, "bootstrap.servers": self.bootstrap_servers}
+
+
+class Loaded(NamedTuple):
+    """What a load has added."""
+
+    records: int = 0
+    nbytes: int = 0
+    """Of the batches."""
+    adopted: int = 0
+    """Partitions whose leader adopted segments."""
+    produced: int = 0
+    """Partitions to which the rows were sent."""
+    was_done: bool = False
+    """An earlier run had done it; this one has added nothing."""
+
+
+class _Place(NamedTuple):
+    """Where a partition's log is."""
+
+    broker: BrokerId
+    directory: str
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a task has to know; it is sent to the workers."""
+
+    settings: dict[str, str]
+    topic: str
+    topic_id: UUID
+    transaction: PreparedTransaction
+    places: dict[int, _Place]
+    """Of the partitions whose segments are to be adopted."""
+    segment_bytes: int
+    batch_bytes: int
+    compression: CompressionType
+
+
+class _Part(NamedTuple):
+    """What a task made of a partition's rows."""
+
+    partition: int
+    tag: str | None
+    """Of the files; None where the rows were produced."""
+    bases: list[int]
+    end_offset: int
+    nbytes: int
+    failure: str | None = None
+
+
+def run(spark: SparkSession, options: LoadOptions) -> Loaded:
+    """Load the source, unless that was done under this name before.
+
+    Raises DataSourceError for a source or a topic that does not suit, a name that stands for another load, a run that
+    another has taken over; ApiError for what a broker refuses. Then nothing of it is visible.
+    """
+    with Admin(options.settings()) as admin:
+        return _Load(spark, options, admin).run()
+
+
+class _Load:
+    """One run."""
+
+    def __init__(self, spark: SparkSession, options: LoadOptions, admin: Admin) -> None:
+        self._spark = spark
+        self._options = options
+        self._admin = admin
+        self._group = f"sparklog-load.{options.name}"
+        self._info = admin.describe_topics([options.topic])[options.topic]
+        self._mark = TopicPartition(options.topic, 0)
+
+    def run(self) -> Loaded:
+        rows = rows_of(self._spark, self._options.source, len(self._info.partitions))
+        print_ = f"{self._info.topic_id}:{fingerprint(self._spark, self._options.source, rows)}"
+        transaction = self._admin.begin_anew(self._group, self._options.timeout_ms)
+        if self._is_done(print_):
+            return Loaded(was_done=True)
+        parts: list[_Part] = []
+        try:
+            job = self._job(transaction)
+            self._admin.add_to_prepared(transaction, [self._tp(each.partition) for each in self._info.partitions])
+            parts = self._build(job, rows)
+            self._adopt(job, parts)
+            self._commit(transaction, print_)
+        except BaseException as error:
+            self._take_back(transaction, parts)
+            raise _as_told(error, self._options.name) from error
+        return _summary(parts)
+
+    def _is_done(self, print_: str) -> bool:
+        """Raises DataSourceError where the name stands for another load."""
+        found = self._admin.group_offsets(self._group, [self._mark], require_stable=True).get(self._mark)
+        if found is None or found.metadata == print_:
+            return found is not None
+        raise DataSourceError(
+            "SPARKLOG_OTHER_LOAD",
+            f"{self._options.name!r} is the name of a load of other files, other options or into another topic of that "
+            "name, and that is done; give this one a name of its own",
+        )
+
+    def _tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._options.topic, partition)
+
+    def _job(self, transaction: PreparedTransaction) -> _Job:
+        configs = {each.name: each.value or "" for each in self._admin.topic_configs(self._options.topic)}
+        kind = self._options.compression or configs["compression.type"]
+        plain = kind in ("producer", "uncompressed")
+        return _Job(
+            self._options.settings(),
+            self._options.topic,
+            self._info.topic_id,
+            transaction,
+            self._places() if self._options.via == "adopt" else {},
+            int(configs["segment.bytes"]),
+            min(int(configs["max.message.bytes"]), int(configs["segment.bytes"]), _MAX_BATCH_BYTES),
+            CompressionType.NONE if plain else CompressionType.from_name(kind),
+        )
+
+    def _places(self) -> dict[int, _Place]:
+        """Where the leaders have their logs that adopt segments; Kafka's do not."""
+        able = self._admin.adopting_brokers()
+        leaders = {
+            each.partition: Replica(self._tp(each.partition), each.leader)
+            for each in self._info.partitions
+            if each.leader in able
+        }
+        found = self._admin.describe_replica_log_dirs(leaders.values())
+        return {
+            number: _Place(replica.broker, f"{found[replica].path}/{replica.tp}")
+            for number, replica in leaders.items()
+            if found[replica].path is not None
+        }
+
+    def _build(self, job: _Job, rows: Any) -> list[_Part]:
+        """Raises DataSourceError for what a task could not do."""
+        built = rows.mapInArrow(partial(_build, job), _RESULT).collect()
+        parts = [_Part(*row) for row in built]
+        failures = [each.failure for each in parts if each.failure]
+        if failures:
+            self._remove(parts)
+            raise DataSourceError("SPARKLOG_NOT_LOADED", failures[0])
+        return parts
+
+    def _adopt(self, job: _Job, parts: list[_Part]) -> None:
+        with ThreadPoolExecutor(8, thread_name_prefix="adopt") as pool:
+            for _ in pool.map(partial(self._adopt_one, job), parts):
+                pass
+
+    def _adopt_one(self, job: _Job, part: _Part) -> None:
+        if part.tag is not None:
+            broker = job.places[part.partition].broker
+            offered = OfferedSegments(self._tp(part.partition), broker, part.tag, tuple(part.bases), part.end_offset)
+            self._admin.adopt(offered, self._group)
+
+    def _commit(self, transaction: PreparedTransaction, print_: str) -> None:
+        self._admin.add_offsets(transaction, self._group, {self._mark: OffsetAndMetadata(0, metadata=print_)})
+        if self._admin.end_prepared([transaction], commit=True) != [True]:
+            raise ApiError(ErrorCode.PRODUCER_FENCED, "the transaction was ended by another")
+
+    def _take_back(self, transaction: PreparedTransaction, parts: list[_Part]) -> None:
+        """As far as the cluster can be asked; else it does so itself when the transaction's time is up."""
+        self._remove(parts)
+        with suppress(Exception):
+            self._admin.end_prepared([transaction], commit=False)
+
+    def _remove(self, parts: list[_Part]) -> None:
+        """The files of a load that failed, as far as they are seen here; brokers remove the others."""
+        places = self._places() if any(each.tag for each in parts) else {}
+        for part in parts:
+            for base in part.bases if part.tag else ():
+                with suppress(OSError):
+                    offer_path(Path(places[part.partition].directory), base, part.tag or "").unlink(missing_ok=True)
+
+
+def _summary(parts: list[_Part]) -> Loaded:
+    adopted = sum(each.tag is not None for each in parts)
+    return Loaded(
+        sum(each.end_offset for each in parts), sum(each.nbytes for each in parts), adopted, len(parts) - adopted
+    )
+
+
+def _as_told(error: BaseException, name: str) -> BaseException:
+    if isinstance(error, ApiError) and error.code in _FENCED:
+        return DataSourceError(
+            "SPARKLOG_NOT_LOADED",
+            f"the transaction of load {name!r} is not open any more: another run of it has begun since, or its time "
+            f"was up; nothing of this one is visible ({error})",
+        )
+    return error
+
+
+# In the workers
+
+
+def _build(job: _Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make one partition of the rows; what a person can mend is told, and not raised."""
+    try:
+        part = _part_of(job, batches)
+    except (ApiError, LogError, OSError) as error:
+        part = _Part(-1, None, [], 0, 0, f"a task could not write its rows: {error}")
+    if part is not None:
+        columns = {name: [value] for name, value in part._asdict().items()}
+        yield pa.RecordBatch.from_pydict(columns, schema=_ARROW_RESULT)
+
+
+_ARROW_RESULT = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("tag", pa.string()),
+        ("bases", pa.list_(pa.int64())),
+        ("end_offset", pa.int64()),
+        ("nbytes", pa.int64()),
+        ("failure", pa.string()),
+    ]
+)
+
+
+def _part_of(job: _Job, batches: Iterable[pa.RecordBatch]) -> _Part | None:
+    left = iter(batches)
+    first = next((each for each in left if each.num_rows), None)
+    if first is None:
+        return None
+    partition = first.column("partition")[0].as_py()
+    place = job.places.get(partition)
+    if place is not None and _is_its_directory(Path(place.directory), job.topic_id):
+        return _written(job, partition, Path(place.directory), _encoded(job, partition, first, left))
+    return _produced(job, partition, _encoded(job, partition, first, left))
+
+
+def _is_its_directory(directory: Path, topic_id: UUID) -> bool:
+    """Whether the leader's directory is seen here, and not one of another cluster under its name."""
+    try:
+        return read_topic_id(directory) == topic_id
+    except (OSError, LogError):
+        return False
+
+
+def _encoded(
+    job: _Job, partition: int, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[bytearray, int]]:
+    """Batches and how many records each has."""
+    encoder = ColumnarEncoder(
+        compression=job.compression,
+        max_batch_bytes=job.batch_bytes,
+        producer_id=job.transaction.producer_id,
+        producer_epoch=job.transaction.epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    clock = SystemClock()
+    for rows in chain((first,), (each for each in more if each.num_rows)):
+        _check_one(rows, partition)
+        columns = (rows.column(name) for name in ("key", "value", "headers", "timestamp"))
+        for batch in encoder.encode(*columns, now_ms=clock.now_ms()):
+            yield batch.data, batch.record_count
+
+
+def _check_one(rows: pa.RecordBatch, partition: int) -> None:
+    found = pc.min_max(rows.column("partition")).as_py()
+    if (found["min"], found["max"]) != (partition, partition):
+        raise OSError(f"a task was given rows of partitions {found['min']} to {found['max']}")
+
+
+def _written(job: _Job, partition: int, directory: Path, batches: Iterator[tuple[bytearray, int]]) -> _Part | None:
+    writer = OfferWriter(directory, uuid4().hex, job.segment_bytes)
+    try:
+        for data, _ in batches:
+            writer.append(data)
+        offer = writer.finish()
+    except BaseException:
+        with suppress(OSError):
+            writer.discard()
+        raise
+    return offer and _Part(partition, offer.tag, list(offer.bases), offer.end_offset, writer.nbytes)
+
+
+def _produced(job: _Job, partition: int, batches: Iterator[tuple[bytearray, int]]) -> _Part:
+    """Only by the first attempt: what an earlier one has sent is part of the transaction, in whatever order."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber():
+        raise OSError("a task that produced its rows died, and cannot be tried again in its transaction: run it again")
+    tp, records, nbytes = TopicPartition(job.topic, partition), 0, 0
+    config = ClientConfig.from_properties(job.settings)
+    with closing(ClusterMetadata(config, SystemClock())) as cluster:
+        producer = TransactionalBatchProducer(cluster, job.transaction, lambda _: None)
+        with closing(producer):
+            for data, count in batches:
+                producer.send(tp, data)
+                records, nbytes = records + count, nbytes + len(data)
+            producer.flush()
+    return _Part(partition, None, [], records, nbytes)

@@ -1,0 +1,158 @@
+"""Sources of a load: files whose rows become records, and what tells two sources apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sparklog.errors import DataSourceError
+from sparklog.record.columnar import partition_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FORMATS = ("parquet", "delta", "csv", "json")
+_DEFAULTS = {"csv": {"header": "true", "inferSchema": "true"}}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows of files, and which column is what. Columns that are not binary are written as text."""
+
+    path: str
+    format: str
+    key: str | None = None
+    value: str | None = None
+    """None for all columns that are nothing else, as one JSON object."""
+    timestamp: str | None = None
+    """A timestamp, or a long in ms; without one records have the time of the load."""
+    headers: str | None = None
+    """As the source reads them: an array of structs of key and value."""
+    partition: str | None = None
+    """The partition's number; without one the key decides, as it does for a producer."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of Spark's reader."""
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise DataSourceError("SPARKLOG_INVALID_OPTION", f"{self.format!r} is none of {', '.join(FORMATS)}")
+
+    @property
+    def special(self) -> list[str]:
+        """Columns that are something else than a part of the value."""
+        return [each for each in (self.key, self.timestamp, self.headers, self.partition) if each is not None]
+
+
+def rows_of(spark: SparkSession, source: Source, partition_count: int) -> DataFrame:
+    """Rows as (key, value, headers, timestamp in ms, partition): a task for each partition, which has its rows sorted
+    by time where they have one.
+
+    Raises DataSourceError for columns that are not there or have the wrong type.
+    """
+    from pyspark.sql import functions as f
+
+    frame = spark.read.format(source.format).options(**{**_DEFAULTS.get(source.format, {}), **source.options})
+    read = frame.load(source.path)
+    named = [each for each in (*source.special, source.value) if each is not None]
+    missing = [each for each in named if each not in read.columns]
+    if missing:
+        raise DataSourceError(
+            "SPARKLOG_UNSUPPORTED_SCHEMA", f"{source.path} has no column {missing[0]!r}; it has {read.columns}"
+        )
+    key, value = _bytes_of(read, source.key), _value(read, source)
+    rows = read.select(
+        key.alias("key"),
+        value.alias("value"),
+        (f.col(source.headers) if source.headers else f.lit(None).cast("array<struct<key:string,value:binary>>")).alias(
+            "headers"
+        ),
+        _milliseconds(read, source.timestamp).alias("timestamp"),
+        _partition(source, key, value, partition_count).alias("partition"),
+    )
+    spread = rows.repartitionById(partition_count, "partition")
+    return spread.sortWithinPartitions("timestamp") if source.timestamp else spread
+
+
+def _bytes_of(read: DataFrame, name: str | None) -> Column:
+    from pyspark.sql import functions as f
+
+    if name is None:
+        return f.lit(None).cast("binary")
+    return f.col(name) if dict(read.dtypes)[name] == "binary" else f.col(name).cast("string").cast("binary")
+
+
+def _value(read: DataFrame, source: Source) -> Column:
+    from pyspark.sql import functions as f
+
+    if source.value is not None:
+        return _bytes_of(read, source.value)
+    parts = [each for each in read.columns if each not in source.special]
+    return f.to_json(f.struct(*(f.col(each) for each in parts or read.columns))).cast("binary")
+
+
+def _milliseconds(read: DataFrame, name: str | None) -> Column:
+    from pyspark.sql import functions as f
+
+    if name is None:
+        return f.lit(None).cast("long")
+    kind = dict(read.dtypes)[name]
+    if kind in ("timestamp", "timestamp_ntz"):
+        return f.unix_millis(f.col(name).cast("timestamp"))
+    if kind not in ("bigint", "int"):
+        raise DataSourceError(
+            "SPARKLOG_UNSUPPORTED_SCHEMA", f"column {name!r} is {kind}: a timestamp, or a long in ms, is wanted"
+        )
+    return f.col(name).cast("long")
+
+
+def _partition(source: Source, key: Column, value: Column, count: int) -> Column:
+    """Rows without a key are spread by their content: a task that is tried again has the same ones."""
+    from pyspark.sql import functions as f
+
+    if source.partition is not None:
+        number = f.col(source.partition).cast("int")
+        complaint = f.concat(
+            f.lit(f"[SPARKLOG_INVALID_PARTITION] the topic has partitions 0 to {count - 1}, a row names "),
+            f.coalesce(number.cast("string"), f.lit("null")),
+        )
+        return f.when(number.between(0, count - 1), number).otherwise(f.raise_error(complaint).cast("int"))
+    spread = f.pmod(f.xxhash64(value), f.lit(count)).cast("int")
+    return spread if source.key is None else f.when(key.isNull(), spread).otherwise(_of_keys(count)(key))
+
+
+def _of_keys(count: int) -> Any:
+    """The partition of a key, as the default partitioner has it."""
+    from pyspark.sql import functions as f
+
+    @f.arrow_udf("int")  # type: ignore[untyped-decorator, unused-ignore]
+    def partition_of(keys: pa.Array) -> pa.Array:
+        import numpy as np
+
+        found = np.zeros(len(keys), dtype=np.int32)
+        for number, rows in enumerate(partition_rows(keys, count)):
+            found[np.frombuffer(rows, dtype=np.int32)] = number
+        return pa.array(found)
+
+    return partition_of
+
+
+def fingerprint(spark: SparkSession, source: Source, rows: DataFrame) -> str:
+    """What tells this source from any other: names, sizes and times of its files, and what is made of them."""
+    digest = hashlib.sha256()
+    settings = (source.format, *source.special, source.value, *sorted(source.options.items()))
+    digest.update(repr(settings).encode())
+    for name in sorted(rows.inputFiles()):
+        digest.update(repr((name, *_facts_of(spark, name))).encode())
+    return digest.hexdigest()
+
+
+def _facts_of(spark: SparkSession, name: str) -> tuple[int, int]:
+    """Size and time of a file on any Hadoop file system."""
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
+    status = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).getFileStatus(path)
+    return status.getLen(), status.getModificationTime()

@@ -1,0 +1,202 @@
+"""The job that loads files into a topic, against a real broker."""
+
+import json
+from collections import defaultdict
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sparklog.client import Admin, Consumer, NewTopic
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.record.partitioning import partition_for
+from sparklog.spark.batch import load
+from sparklog.spark.batch.load import LoadOptions, run
+from sparklog.spark.batch.sources import Source
+from sparklog.structs import TopicPartition
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+PARTITIONS, ROWS = 3, 200
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(interpreted):
+    """The loads here are of a few rows."""
+
+
+@pytest.fixture
+def admin(cluster, topic):
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as found:
+        found.create_topics([NewTopic(topic, PARTITIONS, 1, {"retention.ms": "-1", "segment.bytes": "4096"})])
+        yield found
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two Parquet files; the times of the rows fall."""
+    home = tmp_path / "source"
+    home.mkdir()
+    for part in range(2):
+        numbers = range(part, ROWS, 2)
+        table = pa.table(
+            {
+                "id": [f"k{number % 50}" for number in numbers],
+                "text": [f"{number:05d}" * 10 for number in numbers],
+                "at": pa.array([1_000_000 - number for number in numbers], pa.int64()),
+            }
+        )
+        pq.write_table(table, home / f"part-{part}.parquet")
+    return home
+
+
+@pytest.fixture
+def options(cluster, admin, topic, files):
+    def chosen(path=files, kind="parquet", name=None, via="adopt", **more):
+        columns = {"key": "id", "value": "text", "timestamp": "at"} | more
+        source = Source(str(path), kind, **columns)
+        return LoadOptions(cluster.bootstrap_servers, topic, source, name or topic, via=via)
+
+    return chosen
+
+
+@pytest.fixture
+def records(cluster, topic):
+    """By partition, what a reader of committed records finds."""
+
+    def read(isolation="read_committed"):
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "isolation.level": isolation}
+        found = defaultdict(list)
+        with Consumer(settings | {"auto.offset.reset": "earliest"}) as consumer:
+            tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+            consumer.assign(tps)
+            ends = consumer.end_offsets(tps)
+            while any(consumer.position(tp) < ends[tp] for tp in tps):
+                for each in consumer.poll(0.2):
+                    found[each.partition].append(each)
+        return found
+
+    return read
+
+
+def expected():
+    return sorted((f"k{number % 50}".encode(), (f"{number:05d}" * 10).encode()) for number in range(ROWS))
+
+
+def flat(found):
+    return sorted((each.key, each.value) for part in found.values() for each in part)
+
+
+@pytest.mark.parametrize("via", ["adopt", "produce"])
+def test_rows_become_records_once(spark, options, records, via):
+    loaded = run(spark, options(via=via))
+    assert (loaded.records, loaded.was_done) == (ROWS, False)
+    assert (loaded.adopted, loaded.produced) == ((PARTITIONS, 0) if via == "adopt" else (0, PARTITIONS))
+    found = records()
+    assert flat(found) == expected()
+    for partition, part in found.items():
+        assert {partition_for(each.key, PARTITIONS) for each in part} == {partition}
+        times = [each.timestamp for each in part]
+        assert times == sorted(times)
+        assert [each.offset for each in part] == list(range(len(part)))
+    assert run(spark, options(via=via)).was_done
+    assert flat(records()) == expected()
+
+
+def test_a_name_stands_for_one_load(spark, options, files, records):
+    run(spark, options())
+    (files / "part-1.parquet").unlink()
+    with pytest.raises(DataSourceError, match="SPARKLOG_OTHER_LOAD") as refused:
+        run(spark, options())
+    assert "a name of its own" in str(refused.value)
+    assert flat(records()) == expected()
+
+
+def test_other_formats(spark, options, records, tmp_path):
+    """The other columns are the value, as JSON."""
+    (tmp_path / "rows.csv").write_text("id,n,text\na,1,x\nb,2,y\n")
+    (tmp_path / "rows.json").write_text('{"id": "c", "n": 3, "text": "z"}\n')
+    for kind in ("csv", "json"):
+        source = options(tmp_path / f"rows.{kind}", kind, f"{kind}-{options().name}", value=None, timestamp=None)
+        assert run(spark, source).adopted
+    values = {key: json.loads(value) for key, value in flat(records())}
+    assert values == {
+        b"a": {"n": 1, "text": "x"},
+        b"b": {"n": 2, "text": "y"},
+        b"c": {"n": 3, "text": "z"},
+    }
+
+
+def test_delta(spark, options, records, files, tmp_path, delta_jars):
+    table = tmp_path / "table"
+    spark.read.parquet(str(files)).write.format("delta").save(str(table))
+    run(spark, options(table, "delta"))
+    assert flat(records()) == expected()
+
+
+def test_rows_without_a_key_are_spread(spark, options, records):
+    run(spark, options(key=None))
+    found = records()
+    assert set(found) == set(range(PARTITIONS))
+    assert {each.key for part in found.values() for each in part} == {None}
+
+
+def test_a_partition_that_there_is_not(spark, options, records, files):
+    table = pa.table({"text": ["x"], "p": pa.array([7], pa.int32())})
+    (files / "bad").mkdir()
+    pq.write_table(table, files / "bad" / "rows.parquet")
+    with pytest.raises(Exception, match=r"SPARKLOG_INVALID_PARTITION.*names 7"):
+        run(spark, options(files / "bad", key=None, timestamp=None, partition="p"))
+    assert not records("read_uncommitted")
+
+
+def test_a_column_that_there_is_not(spark, options):
+    with pytest.raises(DataSourceError, match="no column 'nothing'"):
+        run(spark, options(key="nothing"))
+
+
+@pytest.mark.parametrize("step", ["_build", "_adopt", "_commit"])
+def test_a_run_that_dies_adds_nothing_and_the_next_one_all(spark, options, records, monkeypatch, step):
+    """It dies as a process does, taking nothing back."""
+
+    class Death(BaseException):
+        pass
+
+    def die(*_):
+        raise Death
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load._Load, step, die)
+        patched.setattr(load._Load, "_take_back", lambda *_: None)
+        patched.setattr(load, "_as_told", lambda error, _: error)
+        with pytest.raises(Death):
+            run(spark, options())
+    assert not records()
+    assert run(spark, options()).records == ROWS
+    assert flat(records()) == expected()
+
+
+def test_a_run_that_fails_takes_back(spark, options, records, admin, topic, monkeypatch):
+    def refuse(*_):
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "as if a disk had failed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load._Load, "_commit", refuse)
+        with pytest.raises(ApiError, match="as if a disk"):
+            run(spark, options())
+    assert not records()
+    assert not admin.open_transactions([f"sparklog-load.{topic}"])
+
+
+def test_another_run_takes_over(spark, options, records, monkeypatch):
+    """The former one fails, whatever it had adopted."""
+    commit = load._Load._commit
+
+    def overtaken(self, transaction, print_):
+        monkeypatch.setattr(load._Load, "_commit", commit)
+        assert run(spark, options()).records == ROWS
+        commit(self, transaction, print_)
+
+    monkeypatch.setattr(load._Load, "_commit", overtaken)
+    with pytest.raises(DataSourceError, match="another run of it has begun"):
+        run(spark, options())
+    assert flat(records()) == expected()
