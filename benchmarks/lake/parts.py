@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.comparison import Comparison
-from benchmarks.lake import freshness, offloading, union, upserting
+from benchmarks.lake import freshness, loading, offloading, union, upserting
 from benchmarks.parts import Rows, check_names, run_parts
 from benchmarks.peers import both_brokers
 from benchmarks.spark import spark_session
@@ -35,6 +35,8 @@ PARTS: dict[str, Part] = {
     "freshness": _freshness,
     "union": union.measure,
     "upsert": upserting.measure,
+    "load": loading.measure_loads,
+    "backup": loading.measure_backups,
 }
 NAMES = tuple(PARTS)
 
