@@ -42,6 +42,7 @@ SESSIONLESS = (
 """Those among them whose tests do not: any worker takes them."""
 LONG = (
     "tests/cli/commands/test_demo.py",
+    "tests/docs/",
     "tests/histories/",
     "tests/jobs/",
     "tests/notebooks/",

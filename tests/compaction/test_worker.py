@@ -219,3 +219,9 @@ def test_a_worker_ends_with_its_input(log):
     assert "group" in json.loads(done.stdout.splitlines()[0])
     assert done.stderr == ""
     assert table_of(log) == table
+
+
+def test_it_starts_without_arrow():
+    """Which would take more time and memory than all the rest of it."""
+    program = "import sys, sparklog.compaction.worker; print([name for name in sys.modules if name == 'pyarrow'])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"[]\n"

@@ -1,21 +1,24 @@
-"""Looking for a record by its time: what a search is made of, and how a batch is looked into."""
+"""Looking for a record by its time: what a search is made of, and how a batch is looked into.
+
+Arrow is imported when the first batch is looked into: a compaction worker knows segments and looks for nothing, and to
+import Arrow would take most of its start and of its memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Generic, TypeVar
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sparklog.log.file_records import BatchPosition, FileRecords
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.record.batch import RecordBatch
-from sparklog.record.columnar import ColumnarDecoder, int64_scalar
 from sparklog.record.compression import most_decompressed
 from sparklog.record.layout import COMPRESSION_MASK, NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 _LARGE = 512 << 10
@@ -67,6 +70,10 @@ def first_record_from(batch: RecordBatch, timestamp: int, start_offset: int) -> 
     """The first record of ``batch`` at or beyond ``start_offset`` that is no earlier than ``timestamp``."""
     if batch.is_control and batch.record_count:  # a marker counts, though the decoder has no row for it
         return TimestampOffset(batch.max_timestamp, batch.base_offset)
+    import pyarrow.compute as pc
+
+    from sparklog.record.columnar import int64_scalar
+
     columns = _columns(batch, start_offset)
     times = columns["timestamp"]
     rows = pc.indices_nonzero(pc.greater_equal(times, int64_scalar(timestamp)))
@@ -77,12 +84,16 @@ def first_record_from(batch: RecordBatch, timestamp: int, start_offset: int) -> 
 
 
 def _greatest_time(batch: RecordBatch, start_offset: int) -> int:
+    import pyarrow.compute as pc
+
     greatest = pc.max(_columns(batch, start_offset)["timestamp"]).as_py()
     return NO_TIMESTAMP if greatest is None else greatest
 
 
 def _columns(batch: RecordBatch, start_offset: int) -> dict[str, pa.Array]:
     """Offset and time of each record at or beyond ``start_offset``."""
+    from sparklog.record.columnar import ColumnarDecoder
+
     decoder = ColumnarDecoder(("offset", "timestamp"))
     decoder.append(batch, start_offset)
     return decoder.finish()
