@@ -77,6 +77,7 @@ MISUSES = [
     (["backup", "a"], "Missing option '--dest'"),
     (["backup", "run", "--dest", "d"], "Missing argument 'TOPIC...'"),
     (["backup", "verify", "d", "--at", "1", "--all"], "exclude each other"),
+    (["load", "--topic", "a"], "--from"),
     (["offload", "--topic", "a"], "--table"),
     (["restore"], "Missing argument 'DEST'"),
     (["restore", "d", "--to", "a"], "--to needs the one --topic"),

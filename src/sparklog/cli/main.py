@@ -29,6 +29,7 @@ COMMANDS = {
     "compact": "See how far compacted topics are cleaned; clean them now.",
     "erase": "Remove every record of some keys, for good; prove it.",
     "backup": "Back topics up; list backups, read them again.",
+    "load": "Load files into a topic, by Spark.",
     "offload": "Move the records of topics into a table, by Spark.",
     "restore": "Make topics of a backup.",
     "txn": "See and end open transactions.",
