@@ -156,10 +156,10 @@ def test_every_record_is_a_row_or_a_dead_letter_once(spark, interpreted, delta_j
         target = DecodedTable(table, ValueFormat("json", schema), **layout)
         return OffloadOptions(servers, (topic,), target, commit_bytes=chance.choice([800, 4000]), task_bytes=1500)
 
-    evolves = chance.randrange(ROUNDS)
+    evolves = chance.randrange(ROUNDS // 2)
     with Producer(bootstrap_servers=servers) as producer:
         sent = _Sent(chance, topic, partitions, _click)
-        for number in range(ROUNDS):
+        for number in range(ROUNDS // 2):
             schema = NARROW if number < evolves else WIDE
             sent.write(producer)
 

@@ -1,6 +1,7 @@
 """Tables that have the fields of the values as columns, made by the job from a real broker's logs."""
 
 import json
+import os
 import shutil
 from contextlib import closing
 
@@ -168,25 +169,38 @@ def test_dead_letters_belong_to_one_table(spark, home, make, send, decoded):
         run(spark, decoded(name, dead_letters=str(home / "table")))
 
 
-def test_small_files_are_merged_and_old_ones_removed(spark, home, make, send, cluster):
+def test_small_files_are_merged_as_it_goes(spark, home, make, send, cluster):
     name = make(2)
-    maintenance = Maintenance(merge_files=3, vacuum_s=3600, is_vacuum_unsafe=True)
-    options = OffloadOptions(
-        cluster.bootstrap_servers, (name,), RawTable(str(home / "table"), ("partition",), maintenance=maintenance)
-    )
+    layout = RawTable(str(home / "table"), ("partition",), maintenance=Maintenance(merge_files=2))
+    options = OffloadOptions(cluster.bootstrap_servers, (name,), layout)
     with closing(Offload(spark, options)) as offload:
-        for number in range(5):
-            send(name, b"%d" % number)
-            if number == 2:
-                send(name, b"%d" % number, partition=1)
+        for number in range(4):
+            send(name, b"%d" % number, partition=number == 1)
             list(offload.commits())
     found = table(spark, home)
-    assert sorted(bytes(row.value) for row in found.collect()) == sorted([b"%d" % each for each in range(5)] + [b"2"])
-    assert len(found.inputFiles()) == 3  # one merged, one after it, one of the other partition
-    history = spark.sql(f"DESCRIBE HISTORY delta.`{home / 'table'}`").select("operation").collect()
-    said = [row.operation for row in history]
-    assert (said.count("OPTIMIZE"), said.count("VACUUM END")) == (1, 1)
+    assert sorted(bytes(row.value) for row in found.collect()) == [b"0", b"1", b"2", b"3"]
+    assert len(found.inputFiles()) == 2  # of the other partition there is but one
     assert run(spark, options) == []
+
+
+@pytest.mark.slow
+def test_old_files_are_removed(spark, home, make, send, cluster):
+    name = make()
+    maintenance = Maintenance(merge_files=1, vacuum_s=3600, is_vacuum_unsafe=True)
+    options = OffloadOptions(
+        cluster.bootstrap_servers, (name,), RawTable(str(home / "table"), (), maintenance=maintenance)
+    )
+    send(name, b"0")
+    run(spark, options)
+    left = home / "table" / "part-left.parquet"
+    left.write_bytes(b"of a job that died")
+    os.utime(left, (0, 0))
+    send(name, b"1")
+    run(spark, options)
+    assert not left.exists()
+    assert len(table(spark, home).collect()) == 2
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{home / 'table'}`").select("operation").collect()
+    assert {"OPTIMIZE", "VACUUM END"} <= {row.operation for row in history}
 
 
 def test_a_vacuum_below_the_limit_is_refused(spark, home, make, send, cluster):
