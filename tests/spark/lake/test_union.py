@@ -42,6 +42,15 @@ def test_the_front_is_from_the_table_and_the_rest_from_the_log(scene):
     assert scene.read(startingOffsets=json.dumps({scene.topic: {"0": 25}})) == list(range(25, 30))
 
 
+def test_the_border_is_the_offset_that_the_table_has_come_to(scene):
+    scene.send(10)
+    scene.offload()
+    scene.trim(10)
+    scene.send(2)
+    for start in (9, 10, 11):
+        assert scene.read(startingOffsets=json.dumps({scene.topic: {"0": start}})) == list(range(start, 12))
+
+
 def test_a_time_is_looked_for_in_both(scene):
     full(scene)
     assert scene.read(startingTimestamp="3001") == list(range(4, 30))

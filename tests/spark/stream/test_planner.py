@@ -305,7 +305,7 @@ def test_a_checkpoint_without_ids_is_taken_as_it_is(make_planner):
 def test_a_limit_in_bytes_leaves_every_partition_a_record(make_planner, monkeypatch):
     planner, cluster = make_planner(maxBytesPerTrigger="10k")
     weights = {_A: 1000.0, _B: 10.0}
-    monkeypatch.setattr(planner.sizes, "bytes_per_offset", lambda tps: {tp: weights[tp] for tp in tps})
+    monkeypatch.setattr(planner.sizes, "bytes_per_offset", lambda tps, starts: {tp: weights[tp] for tp in tps})
     cluster.set({_A: 100, _B: 10_000})
     end = planner.end({_A: 0, _B: 0}, unlimited=False)
     assert 0 < end[_A] < 10
@@ -317,10 +317,10 @@ def test_a_limit_in_bytes_leaves_every_partition_a_record(make_planner, monkeypa
 
 def test_limits_in_offsets_and_in_bytes_hold_together(make_planner, monkeypatch):
     planner, cluster = make_planner(maxBytesPerTrigger="500", maxOffsetsPerTrigger="20")
-    monkeypatch.setattr(planner.sizes, "bytes_per_offset", lambda tps: dict.fromkeys(tps, 50.0))
+    monkeypatch.setattr(planner.sizes, "bytes_per_offset", lambda tps, starts: dict.fromkeys(tps, 50.0))
     cluster.set({_A: 100})
     assert planner.end({_A: 0}, unlimited=False) == {_A: 10}
-    monkeypatch.setattr(planner.sizes, "bytes_per_offset", lambda tps: dict.fromkeys(tps, 1.0))
+    monkeypatch.setattr(planner.sizes, "bytes_per_offset", lambda tps, starts: dict.fromkeys(tps, 1.0))
     assert planner.end({_A: 0}, unlimited=False) == {_A: 20}
 
 
