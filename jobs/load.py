@@ -38,6 +38,7 @@ def main() -> int:
     value.add_argument("--value", metavar="COLUMN")
     value.add_argument("--value-json", action="store_true", help="the other columns as a JSON object (the default)")
     parser.add_argument("--timestamp", metavar="COLUMN", help="a timestamp, or a long in ms; default: now")
+    parser.add_argument("--keep-order", action="store_true", help="do not sort by time: much faster for Parquet files")
     parser.add_argument("--headers", metavar="COLUMN", help="an array of (key, value)")
     parser.add_argument("--partition-col", metavar="COLUMN", help="the partition's number")
     parser.add_argument("--option", action="append", type=_pair, default=[], metavar="NAME=VALUE", help="of the reader")
@@ -53,6 +54,7 @@ def main() -> int:
         args.headers,
         args.partition_col,
         dict(args.option),
+        keep_order=args.keep_order,
     )
     options = LoadOptions(
         args.bootstrap_server, args.topic, source, args.name, via=args.via, compression=args.compression

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from mmap import mmap
 from pathlib import Path
 
 from sparklog.log.adoption import Offer, offer_path
 from sparklog.log.files import OpenFile, remove_files, write_all
-from sparklog.record.batch import RecordBatch, patch_header
+from sparklog.record.batch import RecordBatch, increment_sequence, patch_header, patch_producer
 from sparklog.structs import NO_EPOCH
 
 
@@ -39,6 +40,11 @@ class OfferWriter:
         self.nbytes += len(data)
         self._next_offset = RecordBatch(data).next_offset
 
+    @property
+    def next_offset(self) -> int:
+        """How many records there are."""
+        return self._next_offset
+
     def _begin(self) -> None:
         path = offer_path(self._directory, self._next_offset, self._tag)
         self._file, self._size = OpenFile(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), 0
@@ -53,3 +59,22 @@ class OfferWriter:
         """Remove what was written."""
         self._file = None
         remove_files(offer_path(self._directory, base, self._tag) for base in self._bases)
+
+
+def renumber(directory: Path, offer: Offer, first_sequence: int) -> None:
+    """Let the batches of an offer, whose sequences are not known when they are written, have them from this one on.
+
+    Raises CorruptRecord, OSError.
+    """
+    sequence = first_sequence
+    for base in offer.bases:
+        with open(offer_path(directory, base, offer.tag), "r+b") as file, mmap(file.fileno(), 0) as whole:
+            position, size = 0, len(whole)
+            with memoryview(whole) as view:
+                while position < size:
+                    with view[position:] as left:
+                        batch = RecordBatch(left)
+                        patch_producer(left, 0, batch.producer_id, batch.producer_epoch, sequence)
+                        sequence = increment_sequence(sequence, batch.last_offset_delta + 1)
+                        position += batch.size_in_bytes
+                        del batch

@@ -1,7 +1,9 @@
 """The job that loads files into a topic, against a real broker."""
 
 import json
+import shutil
 from collections import defaultdict
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -63,7 +65,7 @@ def options(cluster, admin, topic, files):
 def records(cluster, topic):
     """By partition, what a reader of committed records finds."""
 
-    def read(isolation="read_committed"):
+    def read(isolation="read_committed", topic=topic):
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "isolation.level": isolation}
         found = defaultdict(list)
         with Consumer(settings | {"auto.offset.reset": "earliest"}) as consumer:
@@ -100,6 +102,38 @@ def test_rows_become_records_once(spark, options, records, via):
         assert [each.offset for each in part] == list(range(len(part)))
     assert run(spark, options(via=via)).was_done
     assert flat(records()) == expected()
+
+
+@pytest.mark.parametrize("columns", [{"keep_order": True}, {"timestamp": None}, {"key": None, "keep_order": True}])
+def test_rows_keep_the_order_of_their_files(spark, options, records, columns):
+    """Tasks read the files themselves, more than one for a partition."""
+    assert run(spark, options(**columns)) == (ROWS, pytest.approx(20000, abs=15000), PARTITIONS, 0, False)
+    found = records()
+    assert [value for _, value in flat(found)] == sorted(value for _, value in expected()) or "key" not in columns
+    for part in found.values():
+        numbers = [int(each.value[:5]) for each in part]
+        assert numbers == sorted(numbers, key=lambda number: (number % 2, number))
+        assert [each.offset for each in part] == list(range(len(part)))
+        if "timestamp" not in columns:
+            assert [each.timestamp for each in part] == [1_000_000 - number for number in numbers]
+
+
+def test_segments_of_a_log(spark, options, records, admin, cluster, topic, tmp_path):
+    """Of a log with an aborted transaction: what committed readers see of it, in the same partitions."""
+    run(spark, options())
+    other = f"{topic}-copy"
+    admin.create_topics([NewTopic(other, PARTITIONS, 1)])
+    homes = Path(cluster.brokers[0].spec.data_dir)
+    source = tmp_path / "segments"
+    for number in range(PARTITIONS):
+        shutil.copytree(homes / f"{topic}-{number}", source / f"{topic}-{number}")
+    shutil.copytree(source, tmp_path / "again")
+    loaded = run(spark, LoadOptions(cluster.bootstrap_servers, other, Source(str(source), "segments"), other))
+    assert loaded.records == ROWS
+    copied = records(topic=other)
+    assert {number: [(each.key, each.value, each.timestamp) for each in part] for number, part in copied.items()} == {
+        number: [(each.key, each.value, each.timestamp) for each in part] for number, part in records().items()
+    }
 
 
 def test_a_name_stands_for_one_load(spark, options, files, records):

@@ -5,12 +5,14 @@ the load is done: a group, ``sparklog-load.NAME``, holds the fingerprint of its 
 see all of it or nothing; a load that died is taken back, by the next run or by the transaction's timeout; one that is
 done adds nothing again; and a name stands for one load. Of two runs at once the later one takes the name over, and the
 other fails. One task of Spark has all rows of a partition, and numbers them from 0; where it sees the log's directory
-it writes files there, under a name of its attempt, else it produces them in the same transaction.
+it writes files there, under a name of its attempt, else it produces them in the same transaction. Rows that keep the
+order of their files are read by tasks that write a file for each partition; these are numbered when all are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -30,15 +32,19 @@ from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
+from sparklog.client.producer.partitioner import Partitioner, misplaced
 from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
 from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, LogError
-from sparklog.log.adoption import offer_path
+from sparklog.log.adoption import Offer, offer_path
 from sparklog.log.checkpoints import read_topic_id
-from sparklog.log.offering import OfferWriter
+from sparklog.log.offering import OfferWriter, renumber
+from sparklog.record.batch import increment_sequence
 from sparklog.record.columnar import ColumnarEncoder
 from sparklog.record.compression import CompressionType
-from sparklog.spark.batch.sources import Source, fingerprint, rows_of
+from sparklog.spark.batch.sources import SEGMENTS, Source, fingerprint, fingerprint_of_files, rows_of
+from sparklog.spark.batch.stretches import Stretch, parquet_stretches, segment_stretches
+from sparklog.spark.batch.workers import run_in_workers
 from sparklog.structs import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -150,8 +156,20 @@ class _Load:
         self._mark = TopicPartition(options.topic, 0)
 
     def run(self) -> Loaded:
-        rows = rows_of(self._spark, self._options.source, len(self._info.partitions))
-        print_ = f"{self._info.topic_id}:{fingerprint(self._spark, self._options.source, rows)}"
+        source, rows, stretches = self._options.source, None, None
+        if source.format == SEGMENTS:
+            if not self._sees_places():
+                raise DataSourceError(
+                    "SPARKLOG_NOT_LOADED",
+                    "segments are only adopted, and the leaders' log directories are not seen here",
+                )
+            stretches, print_ = segment_stretches(source.path), fingerprint_of_files(source)
+        else:
+            rows = rows_of(self._spark, source, len(self._info.partitions))
+            print_ = fingerprint(self._spark, source, rows)
+            if source.may_keep_order and self._sees_places():
+                stretches = parquet_stretches(rows.inputFiles(), source)
+        print_ = f"{self._info.topic_id}:{print_}"
         transaction = self._admin.begin_anew(self._group, self._options.timeout_ms)
         if self._is_done(print_):
             return Loaded(was_done=True)
@@ -159,7 +177,7 @@ class _Load:
         try:
             job = self._job(transaction)
             self._admin.add_to_prepared(transaction, [self._tp(each.partition) for each in self._info.partitions])
-            parts = self._build(job, rows)
+            parts = self._build(job, rows) if stretches is None else self._build_stretches(job, stretches)
             self._adopt(job, parts)
             self._commit(transaction, print_)
         except BaseException as error:
@@ -211,6 +229,13 @@ class _Load:
             if found[replica].path is not None
         }
 
+    def _sees_places(self) -> bool:
+        """Whether every leader adopts segments, and all their directories are seen here."""
+        places = self._places() if self._options.via == "adopt" else {}
+        return len(places) == len(self._info.partitions) and all(
+            _is_its_directory(Path(each.directory), self._info.topic_id) for each in places.values()
+        )
+
     def _build(self, job: _Job, rows: Any) -> list[_Part]:
         """Raises DataSourceError for what a task could not do."""
         built = rows.mapInArrow(partial(_build, job), _RESULT).collect()
@@ -221,10 +246,40 @@ class _Load:
             raise DataSourceError("SPARKLOG_NOT_LOADED", failures[0])
         return parts
 
+    def _build_stretches(self, job: _Job, stretches: list[Stretch]) -> list[_Part]:
+        """Each task writes a file for each partition; afterwards those of a partition are numbered one behind another.
+
+        Raises DataSourceError, as above.
+        """
+        written = run_in_workers(self._spark, stretches, partial(_stretch_writer, job))
+        parts = [each for group in written for each in group]
+        failures = [each.failure for each in parts if each.failure]
+        if failures:
+            self._remove(parts)
+            raise DataSourceError("SPARKLOG_NOT_LOADED", failures[0])
+        ends: Counter[int] = Counter()
+        later: list[tuple[str, Offer, int]] = []
+        for part in parts:
+            if ends[part.partition]:
+                offer = Offer(part.tag or "", tuple(part.bases), part.end_offset)
+                first = increment_sequence(0, ends[part.partition])
+                later.append((job.places[part.partition].directory, offer, first))
+            ends[part.partition] += part.end_offset
+        run_in_workers(self._spark, later, lambda: lambda task: renumber(Path(task[0]), task[1], task[2]))
+        return parts
+
     def _adopt(self, job: _Job, parts: list[_Part]) -> None:
+        """Those of a partition one behind the other."""
+        groups: dict[int, list[_Part]] = {}
+        for part in parts:
+            groups.setdefault(part.partition, []).append(part)
         with ThreadPoolExecutor(8, thread_name_prefix="adopt") as pool:
-            for _ in pool.map(partial(self._adopt_one, job), parts):
+            for _ in pool.map(partial(self._adopt_some, job), groups.values()):
                 pass
+
+    def _adopt_some(self, job: _Job, parts: list[_Part]) -> None:
+        for part in parts:
+            self._adopt_one(job, part)
 
     def _adopt_one(self, job: _Job, part: _Part) -> None:
         if part.tag is not None:
@@ -253,10 +308,10 @@ class _Load:
 
 
 def _summary(parts: list[_Part]) -> Loaded:
-    adopted = sum(each.tag is not None for each in parts)
-    return Loaded(
-        sum(each.end_offset for each in parts), sum(each.nbytes for each in parts), adopted, len(parts) - adopted
-    )
+    adopted = {each.partition for each in parts if each.tag is not None}
+    produced = {each.partition for each in parts}.difference(adopted)
+    records, nbytes = sum(each.end_offset for each in parts), sum(each.nbytes for each in parts)
+    return Loaded(records, nbytes, len(adopted), len(produced))
 
 
 def _as_told(error: BaseException, name: str) -> BaseException:
@@ -307,6 +362,48 @@ def _part_of(job: _Job, batches: Iterable[pa.RecordBatch]) -> _Part | None:
     return _produced(job, partition, _encoded(job, partition, first, left))
 
 
+def _stretch_writer(job: _Job) -> Callable[[Stretch], list[_Part]]:
+    return partial(_write_stretch, job)
+
+
+def _write_stretch(job: _Job, stretch: Stretch) -> list[_Part]:
+    """A file for each partition that rows of the stretch go to; what a person can mend is told, and not raised."""
+    writers: dict[int, OfferWriter] = {}
+    try:
+        for rows in stretch.rows():
+            _write_rows(job, rows, writers)
+        offers = {number: writer.finish() for number, writer in writers.items()}
+    except (ApiError, LogError, OSError, pa.ArrowException) as error:
+        for writer in writers.values():
+            with suppress(OSError):
+                writer.discard()
+        return [_Part(-1, None, [], 0, 0, f"{stretch} could not be written: {error}")]
+    return [
+        _Part(number, offer.tag, list(offer.bases), offer.end_offset, writers[number].nbytes)
+        for number, offer in sorted(offers.items())
+        if offer is not None
+    ]
+
+
+def _write_rows(job: _Job, rows: pa.RecordBatch, writers: dict[int, OfferWriter]) -> None:
+    key, value, headers, timestamp, named = (rows.column(name) for name in rows.schema.names)
+    wrong = misplaced(named, len(job.places)) if named.null_count < len(named) else None
+    if wrong is not None:
+        raise OSError(f"a row names partition {named[wrong]}, the topic has 0 to {len(job.places) - 1}")
+    now_ms = SystemClock().now_ms()
+    for share in Partitioner(len(job.places)).shares(key, rows.num_rows, named=named):
+        writer = writers.get(share.partition)
+        if writer is None:
+            directory = Path(job.places[share.partition].directory)
+            if not _is_its_directory(directory, job.topic_id):
+                raise OSError(f"{directory}, where the leader has the log, is not seen here: use --via produce")
+            writer = writers[share.partition] = OfferWriter(directory, uuid4().hex, job.segment_bytes)
+        columns = (each.slice(share.offset, share.length) for each in (key, value, headers, timestamp))
+        encoder = _encoder(job, increment_sequence(0, writer.next_offset))
+        for batch in encoder.encode(*columns, now_ms=now_ms, rows=share.rows):
+            writer.append(batch.data)
+
+
 def _is_its_directory(directory: Path, topic_id: UUID) -> bool:
     """Whether the leader's directory is seen here, and not one of another cluster under its name."""
     try:
@@ -319,20 +416,24 @@ def _encoded(
     job: _Job, partition: int, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[bytearray, int]]:
     """Batches and how many records each has."""
-    encoder = ColumnarEncoder(
-        compression=job.compression,
-        max_batch_bytes=job.batch_bytes,
-        producer_id=job.transaction.producer_id,
-        producer_epoch=job.transaction.epoch,
-        base_sequence=0,
-        is_transactional=True,
-    )
+    encoder = _encoder(job, 0)
     clock = SystemClock()
     for rows in chain((first,), (each for each in more if each.num_rows)):
         _check_one(rows, partition)
         columns = (rows.column(name) for name in ("key", "value", "headers", "timestamp"))
         for batch in encoder.encode(*columns, now_ms=clock.now_ms()):
             yield batch.data, batch.record_count
+
+
+def _encoder(job: _Job, base_sequence: int) -> ColumnarEncoder:
+    return ColumnarEncoder(
+        compression=job.compression,
+        max_batch_bytes=job.batch_bytes,
+        producer_id=job.transaction.producer_id,
+        producer_epoch=job.transaction.epoch,
+        base_sequence=base_sequence,
+        is_transactional=True,
+    )
 
 
 def _check_one(rows: pa.RecordBatch, partition: int) -> None:

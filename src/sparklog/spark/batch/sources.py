@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from sparklog.record.columnar import partition_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-FORMATS = ("parquet", "delta", "csv", "json")
+SEGMENTS = "segments"
+FORMATS = ("parquet", "delta", "csv", "json", SEGMENTS)
 _DEFAULTS = {"csv": {"header": "true", "inferSchema": "true"}}
 
 
@@ -36,10 +38,18 @@ class Source:
     """The partition's number; without one the key decides, as it does for a producer."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of Spark's reader."""
+    keep_order: bool = False
+    """Rows of a partition stay in the order of the files, though there are timestamps."""
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise DataSourceError("SPARKLOG_INVALID_OPTION", f"{self.format!r} is none of {', '.join(FORMATS)}")
+
+    @property
+    def may_keep_order(self) -> bool:
+        """Whether tasks may read the files by themselves: nothing is to be sorted, nor made by Spark."""
+        is_sorted = self.timestamp is not None and not self.keep_order
+        return self.format == "parquet" and self.value is not None and not self.options and not is_sorted
 
     @property
     def special(self) -> list[str]:
@@ -74,7 +84,7 @@ def rows_of(spark: SparkSession, source: Source, partition_count: int) -> DataFr
         _partition(source, key, value, partition_count).alias("partition"),
     )
     spread = rows.repartitionById(partition_count, "partition")
-    return spread.sortWithinPartitions("timestamp") if source.timestamp else spread
+    return spread.sortWithinPartitions("timestamp") if source.timestamp and not source.keep_order else spread
 
 
 def _bytes_of(read: DataFrame, name: str | None) -> Column:
@@ -147,6 +157,15 @@ def fingerprint(spark: SparkSession, source: Source, rows: DataFrame) -> str:
     digest.update(repr(settings).encode())
     for name in sorted(rows.inputFiles()):
         digest.update(repr((name, *_facts_of(spark, name))).encode())
+    return digest.hexdigest()
+
+
+def fingerprint_of_files(source: Source) -> str:
+    """The same, of local files. Raises OSError."""
+    digest = hashlib.sha256(source.format.encode())
+    for path in sorted(each for each in Path(source.path).rglob("*") if each.is_file()):
+        facts = path.stat()
+        digest.update(repr((str(path.relative_to(source.path)), facts.st_size, facts.st_mtime_ns)).encode())
     return digest.hexdigest()
 
 

@@ -1,0 +1,214 @@
+"""Stretches of a source that a task reads by itself, so that no row passes the JVM: row groups of Parquet files, and
+the segment files of a partition, of whatever format.
+
+The rows of a stretch keep their order within each partition that they go to; stretches follow one another in theirs.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparklog.errors import DataSourceError
+from sparklog.log.files import LOG_SUFFIX, find_base_offset, parse_partition_dir
+from sparklog.record.batch import RecordBatch
+from sparklog.record.columnar import HEADERS_TYPE, ColumnarDecoder
+from sparklog.record.control import ControlType, read_marker
+from sparklog.record.legacy.columns import LegacyColumnarDecoder
+from sparklog.record.legacy.message import LegacyMessage
+from sparklog.record.legacy.segment import iter_entries
+from sparklog.record.visibility import Visibility
+from sparklog.structs import IsolationLevel
+
+if TYPE_CHECKING:
+    from sparklog.spark.batch.sources import Source
+
+_COLUMNS = ("key", "value", "headers", "timestamp")
+_STRETCH_BYTES = 512 << 20
+_PIECE_BYTES = 32 << 20
+_FIRST_FORMAT_SUFFIX = ".kafka"
+_PLAIN = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
+
+
+class Stretch(Protocol):
+    """What one task reads. It is sent to the workers."""
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Key, value, headers, timestamp in ms, and the partition (int32), null where the key decides."""
+
+
+@dataclass(frozen=True)
+class ParquetStretch:
+    """Row groups of one file."""
+
+    path: str
+    groups: tuple[int, ...]
+    source: Source
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        source = self.source
+        named = {source.key, source.value, source.headers, source.timestamp, source.partition} - {None}
+        file = pq.ParquetFile(self.path)
+        for group in self.groups:
+            for found in file.read_row_group(group, columns=sorted(map(str, named))).to_batches():
+                yield _as_records(found, source)
+
+
+def _as_records(found: pa.RecordBatch, source: Source) -> pa.RecordBatch:
+    count = found.num_rows
+    times = _column(found, source.timestamp, pa.int64())
+    if pa.types.is_timestamp(times.type):
+        times = times.cast(pa.timestamp("ms", times.type.tz)).cast(pa.int64())
+    headers = _column(found, source.headers, HEADERS_TYPE)
+    partition = _column(found, source.partition, pa.int32()).cast(pa.int32())
+    return _records(
+        _column(found, source.key, pa.binary()),
+        _column(found, source.value, pa.binary()),
+        headers,
+        times.cast(pa.int64()) if source.timestamp else pa.nulls(count, pa.int64()),
+        partition,
+    )
+
+
+def _column(found: pa.RecordBatch, name: str | None, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(found.num_rows, kind) if name is None else found.column(name)
+
+
+def _records(*columns: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(list(columns), names=[*_COLUMNS, "partition"])
+
+
+def parquet_stretches(files: Sequence[str], source: Source) -> list[Stretch] | None:
+    """Those of local files, in the order of their names; None where Spark has to read them: they are elsewhere, or lack
+    a column, or a column is to be converted in Spark's way.
+    """
+    stretches: list[Stretch] = []
+    for name in sorted(files):
+        parts = urlsplit(name)
+        path = Path(unquote(parts.path))
+        if parts.scheme not in ("", "file") or not path.is_file():
+            return None
+        file = pq.ParquetFile(path)
+        if not _is_plain(file.schema_arrow, source):
+            return None
+        stretches += (ParquetStretch(str(path), groups, source) for groups in _groups_of(file.metadata))
+    return stretches
+
+
+def _is_plain(schema: pa.Schema, source: Source) -> bool:
+    names = set(schema.names)
+    if not {*source.special, source.value} <= names:
+        return False
+    texts = (schema.field(each).type for each in (source.key, source.value) if each is not None)
+    times = [schema.field(each).type for each in (source.timestamp,) if each is not None]
+    return all(any(check(kind) for check in _PLAIN) for kind in texts) and all(
+        pa.types.is_integer(kind) or pa.types.is_timestamp(kind) for kind in times
+    )
+
+
+def _groups_of(metadata: pq.FileMetaData) -> Iterator[tuple[int, ...]]:
+    """Row groups, as many together as are worth a task."""
+    chosen: list[int] = []
+    size = 0
+    for number in range(metadata.num_row_groups):
+        chosen.append(number)
+        size += metadata.row_group(number).total_byte_size
+        if size >= _STRETCH_BYTES:
+            yield tuple(chosen)
+            chosen, size = [], 0
+    if chosen:
+        yield tuple(chosen)
+
+
+@dataclass(frozen=True)
+class SegmentStretch:
+    """The segment files of one partition, the oldest first: what a reader of committed records is shown of them."""
+
+    paths: tuple[str, ...]
+    partition: int | None
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        visibility = Visibility(_hidden(self.paths), IsolationLevel.READ_COMMITTED)
+        for path in self.paths:
+            for columns in _decoded(path, visibility):
+                count = len(columns["value"])
+                number = pa.scalar(self.partition, pa.int32())
+                yield _records(*(columns[name] for name in _COLUMNS), pa.repeat(number, count))
+
+
+def _entries(path: str) -> Iterator[LegacyMessage | RecordBatch]:
+    with open(path, "rb") as file:
+        if not file.seek(0, 2):
+            return
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    yield from iter_entries(view, base_offset=find_base_offset(Path(path)) or 0)
+
+
+def _hidden(paths: Sequence[str]) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the transactions that were aborted, or never ended."""
+    hidden, begun = [], dict[int, int]()
+    for entry in (each for path in paths for each in _entries(path)):
+        if isinstance(entry, LegacyMessage) or not entry.is_transactional:
+            continue
+        if not entry.is_control:
+            begun.setdefault(entry.producer_id, entry.base_offset)
+            continue
+        first = begun.pop(entry.producer_id, None)
+        if first is not None and entry.record_count and read_marker(entry).type is ControlType.ABORT:
+            hidden.append((entry.producer_id, first))
+    return [*hidden, *begun.items()]
+
+
+def _decoded(path: str, visibility: Visibility) -> Iterator[dict[str, pa.Array]]:
+    """Columns, a piece at a time. Raises CorruptRecord."""
+    old, new = LegacyColumnarDecoder(_COLUMNS), ColumnarDecoder(_COLUMNS)
+    for entry in _entries(path):
+        if isinstance(entry, LegacyMessage):
+            old.append(entry)
+        else:
+            entry.validate()
+            if visibility.shows(entry):
+                if old.rows:
+                    yield old.finish()
+                new.append(entry)
+        for decoder in (old, new):
+            if decoder.nbytes >= _PIECE_BYTES:
+                yield decoder.finish()
+    for decoder in (old, new):
+        if decoder.rows:
+            yield decoder.finish()
+
+
+def segment_stretches(path: str) -> list[Stretch]:
+    """Of a directory of segment files, or of one that has such directories, ``TOPIC-PARTITION`` or otherwise named.
+
+    Raises DataSourceError where there are none.
+    """
+    home = Path(path)
+    if not home.is_dir():
+        raise DataSourceError(
+            "SPARKLOG_INVALID_OPTION", f"{path} is no directory here: segments are read from local files"
+        )
+    homes = [home, *sorted(each for each in home.iterdir() if each.is_dir())]
+    found = [(each, _segments_in(each)) for each in homes]
+    stretches: list[Stretch] = []
+    for each, paths in found:
+        if paths:
+            tp = parse_partition_dir(each.name)
+            stretches.append(SegmentStretch(paths, None if tp is None else tp.partition))
+    if not stretches:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", f"{path} has no segment files, nor directories with some")
+    return stretches
+
+
+def _segments_in(home: Path) -> tuple[str, ...]:
+    files = (each for each in home.iterdir() if each.suffix in (LOG_SUFFIX, _FIRST_FORMAT_SUFFIX) and each.is_file())
+    named = sorted((find_base_offset(each), str(each)) for each in files if find_base_offset(each) is not None)
+    return tuple(path for _, path in named)
