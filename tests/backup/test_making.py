@@ -259,9 +259,12 @@ def test_a_log_that_was_cut_off_is_copied_anew(place, back_up, make, send, monke
     assert verify(place, made.backup) == []
 
 
-def test_no_topic_is_refused():
+def test_no_topic_and_those_of_the_brokers_are_refused(admin, back_up, make):
     with pytest.raises(ConfigError, match="name the topics"):
         BackupOptions(())
+    admin.alter_group_offsets("some-group", {TopicPartition(make(1), 0): 0})
+    with pytest.raises(ConfigError, match="the brokers' own"):
+        back_up("__consumer_offsets")
 
 
 def test_what_a_run_wrote_can_be_read_as_a_log_directory(tmp_path, back_up, make, send):

@@ -3,6 +3,7 @@
 import os
 import random
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from sparklog.record.batch import RecordBatch, patch_producer
 from sparklog.record.records import iter_records
 from sparklog.storage.place import open_place
 from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.cluster import ClusterHarness
 
 pytestmark = pytest.mark.integration
 
@@ -228,6 +230,30 @@ def test_where_a_brokers_directory_is_not_visible_is_said_and_gone_on_with(
         with pytest.raises(StorageError, match=r"led by broker 0, whose directory .* cannot be written here"):
             copy(name)
     assert offsets(admin, copy(name), LATEST) == [5, 5]
+
+
+@pytest.mark.slow
+def test_followers_have_what_was_restored_and_one_can_take_over(tmp_path):
+    """Two brokers, for one test: too dear for every run."""
+    with ClusterHarness(tmp_path / "cluster", brokers=2) as cluster:
+        config = ClientConfig.from_properties({"bootstrap.servers": cluster.bootstrap_servers})
+        place = open_place(str(tmp_path / "dest"))
+        with Admin(config) as admin, Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            admin.create_topics([NewTopic("clicks", 2, 2, {"min.insync.replicas": "2"})])
+            for number in range(200):
+                producer.send("clicks", b"%d" % number, partition=number % 2)
+            producer.flush()
+            admin.delete_records({TopicPartition("clicks", 1): 30})  # in the middle of a batch
+            make_backup(config, place, BackupOptions(("clicks",)))
+            restore(config, place, RestoreOptions(names={"clicks": "copy"}))
+            for number in range(2):
+                directories = [cluster.directory.broker(each) / f"copy-{number}" for each in range(2)]
+                one, other = (b"".join(map(Path.read_bytes, sorted(each.glob("*.log")))) for each in directories)
+                assert one == other
+            admin.alter_topic_configs("copy", {"min.insync.replicas": "1"})
+        cluster.kill_broker(0)
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            assert [producer.send("copy", b"", partition=each).result().offset for each in range(2)] == [100, 100]
 
 
 class Killed(BaseException):

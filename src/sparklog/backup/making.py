@@ -21,7 +21,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.epochs import ends_of_epochs
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import earliest_offsets
-from sparklog.client.consumer.fetch.range_reader import fetch_everything
+from sparklog.client.consumer.fetch.leased_files import read_everything
 from sparklog.clock import Clock, SystemClock
 from sparklog.cluster.info import TopicInfo
 from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode
@@ -123,6 +123,9 @@ class _Run:
     def make(self) -> Made:
         number = len(self._backups.numbers())
         topics = self._admin.describe_topics(list(dict.fromkeys(self._options.topics)))
+        for each in topics.values():
+            if each.internal:
+                raise ConfigError(f"topic {each.name} is the brokers' own; groups' offsets are in every backup")
         partitions = [TopicPartition(each.name, info.partition) for each in topics.values() for info in each.partitions]
         cut = take_cut(self._admin, partitions, self._options.patience_s, self._clock)
         runs = self._place.list(SEGMENTS).directories
@@ -215,7 +218,7 @@ class _Run:
             yield from write_segments(self._place, directory, wanted.tp, position, batches, wanted.file_bytes)
 
     def _batches(self, wanted: _Wanted, position: int) -> Generator[RecordBatch, None, None]:
-        for batch in fetch_everything(self._cluster, wanted.tp, position, wanted.end, wanted.topic_id):
+        for batch in read_everything(self._cluster, wanted.tp, position, wanted.end, wanted.topic_id):
             yield batch
             self._copied += batch.size_in_bytes
             self._listener(wanted.tp, batch.size_in_bytes)

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log.directories.manager import LogManager
+from sparklog.record.batch import RecordBatch
 from sparklog.replica.partition import Partition
 from sparklog.structs import OffsetAndEpoch, TopicPartition
 
@@ -60,6 +61,22 @@ class Following:
         """
         end = self._replicas.partition(tp).unflushed_end
         return None if end is None else self._replicas.flushed(tp, end)
+
+    def begins_within(self, tp: TopicPartition, leader_epoch: int, records: memoryview) -> int | None:
+        """The first offset of the first batch, if that begins before the end of a copy without records, and ends behind
+        it: the leader's log begins within that batch, and so must the copy. Else None. Raises ApiError.
+
+        Source: Kafka 3.9, ``Partition.appendRecordsToFollowerOrFutureReplica``.
+        """
+        partition = self._followed(tp, leader_epoch)
+        end = partition.log_end_offset
+        if partition.log_start_offset != end:
+            return None
+        try:
+            first = RecordBatch(records)
+        except CorruptRecord:  # whoever appends it says so
+            return None
+        return first.base_offset if first.base_offset < end < first.next_offset else None
 
     def append_from_leader(
         self, tp: TopicPartition, leader_epoch: int, records: memoryview | None, high_watermark: int, log_start: int

@@ -449,6 +449,22 @@ def test_a_leader_that_begins_behind_has_the_copy_begin_again_there(tmp_path):
     run(test)
 
 
+def test_a_leader_that_begins_within_a_batch_has_the_copy_begin_with_that(tmp_path):
+    """As records were deleted up to there: a leader sends batches whole, and this one begins before the copy does."""
+
+    async def test():
+        async with stage_at(tmp_path, T0) as stage:
+            await stage.asked()
+            stage.offsets = {LATEST: 9, EARLIEST: 5}
+            assert offsets(await stage.after(given(error=ErrorCode.OFFSET_OUT_OF_RANGE))) == {0: 5}
+            more = [records(3, count=4), records(7, count=2)]
+            again = await stage.after(given(batches=more, log_start_offset=5, high_watermark=9))
+            assert offsets(again) == {0: 9}
+            assert again.partitions[0].log_start_offset == 5
+
+    run(test)
+
+
 def test_a_leader_that_calls_its_own_range_out_of_range_is_not_asked_in_a_tight_loop(tmp_path):
     async def test():
         async with stage_at(tmp_path, T0, T1) as stage:

@@ -366,6 +366,9 @@ class ReplicaFetcher:
         else:
             records = fetched.records[0] if fetched.records else None
             assert records is None or isinstance(records, memoryview)
+            first = None if records is None else self._following.begins_within(tp, epoch, records)
+            if first is not None:
+                await self._following.begin_again_at(tp, epoch, first)
             self._following.append_from_leader(tp, epoch, records, fetched.high_watermark, fetched.log_start_offset)
             followed.is_in_sync = self._following.standing(tp, epoch).offset >= fetched.high_watermark
             throttle = self._replicas.follower_throttle
