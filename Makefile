@@ -58,7 +58,8 @@ bench: setup jars
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 compat: setup jars programs
-	@$(BIN)/python -m sparklog.local.jars kafka kafka-4 spark-kafka hadoop >/dev/null
+	$(call want,psql,postgresql)
+	@$(BIN)/python -m sparklog.local.jars kafka kafka-4 spark-kafka hadoop postgresql >/dev/null
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
 
 soak: setup jars

@@ -1,12 +1,13 @@
-"""Offload topics to a Delta table or to files, exactly once: what is there now, or again and again."""
+"""Offload topics to a Delta table, to files or to a database, exactly once: what is there now, or again and again."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from sparklog.errors import DataSourceError, SparklogError
+from sparklog.errors import ConfigError, DataSourceError, SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
@@ -14,6 +15,8 @@ from sparklog.spark.lake.columns import DAY
 from sparklog.spark.lake.decoded_table import KEY_FORMATS, DecodedTable
 from sparklog.spark.lake.destination import Target
 from sparklog.spark.lake.file_place import FilesTarget
+from sparklog.spark.lake.jdbc import Database
+from sparklog.spark.lake.jdbc_table import JdbcTable
 from sparklog.spark.lake.maintenance import Maintenance
 from sparklog.spark.lake.raw_table import RawTable
 from sparklog.spark.lake.upsert_table import UpsertTable
@@ -51,6 +54,17 @@ def _add_upserting(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--accept-partitions", action="store_true", help="go on with a topic that has more partitions")
 
 
+def _add_database(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a relational database")
+    group.add_argument("--jdbc", metavar="URL", help="a database instead: jdbc:postgresql://HOST:5432/DATABASE")
+    group.add_argument("--jdbc-table", help="TABLE or SCHEMA.TABLE; the topic's name, with _ for dots")
+    group.add_argument("--jdbc-user")
+    group.add_argument("--jdbc-password-file", metavar="PATH", help="a file that has the password, and nothing else")
+    group.add_argument("--jdbc-password-env", metavar="NAME", help="an environment variable that has the password")
+    group.add_argument("--jdbc-jar", metavar="PATH", action="append", default=[], help="the driver's JAR")
+    group.add_argument("--jdbc-driver", metavar="CLASS", help="of the JDBC driver; known for PostgreSQL")
+
+
 def _upsert_table(args: argparse.Namespace) -> UpsertTable:
     if args.table is None or args.partition_by is not None or args.value_format is not None:
         raise DataSourceError(
@@ -81,10 +95,12 @@ def _target(args: argparse.Namespace) -> Target:
         alone = (args.schema, args.writer_schema, args.extra, args.into, args.evolve, args.dead_letters)
         if any(alone) or args.key_format != "binary":
             raise DataSourceError("SPARKLOG_INVALID_OPTION", "values are decoded with --value-format and --schema only")
-        if args.files is not None and (args.merge_files or args.vacuum):
+        if args.table is None and (args.merge_files or args.vacuum):
             raise DataSourceError("SPARKLOG_INVALID_OPTION", "--merge-files and --vacuum are of a --table")
         if args.files is not None:
             return FilesTarget(args.files, args.format, args.compression)
+        if args.jdbc is not None:
+            return _jdbc_table(args)
         return RawTable(args.table, partition_by, args.compression, maintenance=maintenance)
     if args.schema is None or args.table is None:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", "--value-format needs --table, and --schema FILE")
@@ -130,6 +146,25 @@ def _options(args: argparse.Namespace) -> OffloadOptions:
     )
 
 
+def _jdbc_table(args: argparse.Namespace) -> JdbcTable:
+    database = Database(args.jdbc, args.jdbc_user, _password(args), args.jdbc_driver)
+    return JdbcTable(database, args.jdbc_table or args.topic[0].replace(".", "_"))
+
+
+def _password(args: argparse.Namespace) -> str | None:
+    """From where only its owner can read it: a command line is seen by everybody on the machine."""
+    try:
+        if args.jdbc_password_file is not None:
+            return Path(args.jdbc_password_file).read_text().rstrip("\n")
+    except OSError as error:
+        raise ConfigError(f"the password cannot be read from {args.jdbc_password_file}: {error.strerror}") from error
+    if args.jdbc_password_env is None:
+        return None
+    if args.jdbc_password_env not in os.environ:
+        raise ConfigError(f"there is no environment variable {args.jdbc_password_env} with the password")
+    return os.environ[args.jdbc_password_env]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap-server", default="127.0.0.1:9092", help="brokers, host:port,...")
@@ -150,16 +185,17 @@ def main() -> int:
     _add_upserting(parser)
     _add_decoding(parser)
     _add_maintenance(parser)
+    _add_database(parser)
     args = parser.parse_args()
     if bool(args.once) + (args.every is not None) + (args.freshness is not None) > 1:
         parser.error("--once, --every and --freshness exclude each other")
-    if (args.table is None) == (args.files is None):
-        parser.error("say where to: --table or --files")
+    if [args.table, args.files, args.jdbc].count(None) != 2:
+        parser.error("say where to: --table, --files or --jdbc")
     try:
         options = _options(args)
     except SparklogError as error:
         parser.error(str(error))
-    spark = session("offload", delta=True)
+    spark = session("offload", delta=args.jdbc is None, jars=[Path(each) for each in args.jdbc_jar])
     try:
         with closing(Offload(spark, options)) as offload:
             for commit in offload.fresh(args.freshness) if args.freshness else _repeated(offload, args.every):

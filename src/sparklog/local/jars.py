@@ -81,6 +81,7 @@ JAR_SETS = {
             ),
             left_out=("connect-runtime",),
         ),
+        JarSet("postgresql", ("org.postgresql:postgresql:42.7.7",), left_out=("checker-qual",), beside_spark=True),
         # Of the version of the Hadoop client that PySpark ships, with which it stands in one class path.
         JarSet("hadoop", ("org.apache.hadoop:hadoop-client-minicluster:3.5.0",), beside_spark=True),
         JarSet(

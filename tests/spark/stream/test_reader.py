@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from spark.micro_batches import Query
 
-from sparklog.client.admin.admin import Admin, AdminClient, NewTopic
+from sparklog.client.admin.admin import Admin, AdminClient, NewTopic, OffsetAndMetadata
 from sparklog.client.consumer.consumer import Consumer
 from sparklog.client.producer.producer import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
@@ -210,6 +210,19 @@ def test_a_commit_that_was_refused_is_made_good_though_nothing_new_is_read(serve
     progress.close()
     with Admin(metadata.config) as admin:
         assert admin.group_offsets(group)[tp].offset == 5
+
+
+def test_what_was_committed_is_committed_again_only_when_that_is_asked_for(metadata, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Admin, "alter_group_offsets", lambda _admin, group, offsets: asked.append((group, offsets)))
+    progress = GroupProgress(metadata.config, "g", ManualClock(), "so it is")
+    tp = TopicPartition("t", 0)
+    for _ in range(2):
+        progress.commit({tp: 5})
+        progress.commit({tp: 5})
+        progress.repeat()
+    progress.close()
+    assert asked == [("g", {tp: OffsetAndMetadata(5, metadata="so it is")})] * 2
 
 
 def test_a_query_that_is_idle_repeats_a_refused_commit_now_and_then(metadata, caplog, monkeypatch):

@@ -21,7 +21,7 @@ from sparklog.errors import DataSourceError
 from sparklog.spark.batch.offload_groups import OffloadGroups
 from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.lake.ages import Timestamps
-from sparklog.spark.lake.destination import Changed, Intake, Outcome, Overtaken, Target, Task, refuse
+from sparklog.spark.lake.destination import Changed, Intake, Outcome, Overtaken, Refused, Target, Task, refuse
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets, Split, into_tasks, limited
@@ -309,13 +309,11 @@ class Offload:
 
     def _write(self, intake: Intake[Outcome], plan: _Plan) -> list[Outcome]:
         split = self._divided(plan) if intake.divides_partitions else Split(weights=plan.weights)
-        tasks = [
-            _Named(intake.task(self._reading, each), self._destination.place) for each in into_tasks(plan.ranges, split)
-        ]
+        pieces = into_tasks(plan.ranges, split)
         written: list[Outcome] = []
-        failures: list[_Refused] = []
-        for outcome in run_in_workers(self._spark, tasks, _begin):
-            if isinstance(outcome, _Refused):
+        failures: list[Refused] = []
+        for outcome in intake.write(self._reading, pieces, self._run) if pieces else ():
+            if isinstance(outcome, Refused):
                 failures.append(outcome)
             else:
                 written.append(outcome)
@@ -323,6 +321,9 @@ class Offload:
             intake.discard(written)
             raise DataSourceError(*failures[0])
         return written
+
+    def _run(self, tasks: Sequence[Task[Outcome]]) -> list[Outcome | Refused]:
+        return run_in_workers(self._spark, [_Named(each, self._destination.place) for each in tasks], _begin)
 
     def _divided(self, plan: _Plan) -> Split:
         """A task for each core at least, where that makes no tiny files."""
@@ -348,13 +349,6 @@ class _Plan(NamedTuple):
         return back | {self.progress[each.tp]: each.end for each in self.ranges}
 
 
-class _Refused(NamedTuple):
-    """Why a task could not do its work."""
-
-    code: str
-    text: str
-
-
 class _Named(NamedTuple):
     """A task, and the place it writes to."""
 
@@ -362,18 +356,18 @@ class _Named(NamedTuple):
     place: str
 
 
-def _begin() -> Callable[[_Named], Outcome | _Refused]:
+def _begin() -> Callable[[_Named], Outcome | Refused]:
     return _perform
 
 
-def _perform(named: _Named) -> Outcome | _Refused:
+def _perform(named: _Named) -> Outcome | Refused:
     """What the task wrote, or why it could not."""
     try:
         return named.task.run()
     except DataSourceError as error:
-        return _Refused(error.error_code, str(error).removeprefix(f"[{error.error_code}] "))
+        return Refused(error.error_code, str(error).removeprefix(f"[{error.error_code}] "))
     except (OSError, ArrowException) as error:
-        return _Refused("SPARKLOG_TABLE_NOT_WRITTEN", f"{named.place} cannot be written: {error}")
+        return Refused("SPARKLOG_TABLE_NOT_WRITTEN", f"{named.place} cannot be written: {error}")
 
 
 def _made_again(each: Progress, known_id: UUID) -> str:

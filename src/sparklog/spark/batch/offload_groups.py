@@ -71,7 +71,9 @@ class OffloadGroups:
         for key in self._groups.keys() - wanted.keys():
             self._groups.pop(key).close()
         for key, group in wanted.items():
-            if key not in self._groups:
+            if key in self._groups:
+                self._groups[key].repeat()
+            else:
                 note = OffloadNote(key[1], self._place).to_metadata()
                 self._groups[key] = GroupProgress(self._config, group, self._clock, note)
 

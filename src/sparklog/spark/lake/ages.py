@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,14 @@ class Timestamps:
 
     def merge(self, other: Timestamps) -> None:
         self._points += other._points
+
+    def to_json(self) -> list[list[Any]]:
+        """What ``from_json`` makes it of again."""
+        return [[count, points] for count, points in self._points]
+
+    @classmethod
+    def from_json(cls, told: list[list[Any]]) -> Timestamps:
+        return cls([(int(count), list(points)) for count, points in told])
 
     def ages_s(self, now_ms: int, shares: tuple[float, ...]) -> list[float]:
         """How old the youngest record of each share is, in seconds: the median for 0.5. None where there is none."""

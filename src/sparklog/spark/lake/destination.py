@@ -12,8 +12,8 @@ The contract, which ``spark/batch/offload.py`` relies on and every kind of place
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.ages import Timestamps
@@ -62,6 +62,16 @@ class Task(Protocol[OutcomeT_co]):
         """Raises DataSourceError; OSError and ArrowException where the place cannot be written."""
 
 
+class Refused(NamedTuple):
+    """Why a task could not do its work: a ``SPARKLOG_`` code, and what happened."""
+
+    code: str
+    text: str
+
+
+RunTasks = Callable[[Sequence[Task[OutcomeT]]], list["OutcomeT | Refused"]]
+
+
 class Intake(ABC, Generic[OutcomeT]):
     """A commit that has begun: how far the place was then, and what is to be added. It belongs to one thread."""
 
@@ -98,9 +108,15 @@ class Intake(ABC, Generic[OutcomeT]):
         They are all partitions of the topics. Raises DataSourceError where the place cannot take them.
         """
 
-    @abstractmethod
     def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> Task[OutcomeT]:
-        """What is to be run for these ranges."""
+        """What is to be run for these ranges. Of a place that does not run its tasks in another way (``write``)."""
+        raise NotImplementedError
+
+    def write(
+        self, reading: ReadOptions, pieces: Sequence[Sequence[OffsetRange]], run: RunTasks[OutcomeT]
+    ) -> list[OutcomeT | Refused]:
+        """What came of the ranges of each piece, which are a task; ``run`` runs tasks in Python workers."""
+        return run([self.task(reading, each) for each in pieces])
 
     @abstractmethod
     def finish(self, outcomes: Sequence[OutcomeT], offsets: Mapping[Progress, int]) -> int:

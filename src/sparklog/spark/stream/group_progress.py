@@ -51,6 +51,10 @@ class GroupProgress:
         self._committed = dict(offsets)
         self._obstacles.over("commit")
 
+    def repeat(self) -> None:
+        """Commit next time even what was committed already: brokers forget offsets that are old."""
+        self._committed = None
+
     def close(self) -> None:
         if self._admin is not None:
             self._admin.close()
