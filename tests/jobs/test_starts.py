@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(60
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "jobs" / "flight_delays.py"
 CONF = ROOT / "conf" / "spark-defaults.conf"
-OFFLOAD = ROOT / "jobs" / "offload.py"
 COMPACT = ROOT / "jobs" / "compact.py"
 PAGE = ROOT / "docs" / "from-kafka-to-sparklog.md"
 FLIGHTS = 40
@@ -118,9 +117,11 @@ def test_compaction_is_submitted_to_separate_executors(start, broker):
     assert ran.stdout.count("50 -> 5 records") == 2
 
 
-def test_an_offload_runs_in_plain_python(start, broker, tmp_path):
+def test_an_offload_runs_by_its_command_in_plain_python(start, broker, tmp_path):
+    """The command runs the file, as python does by itself."""
     arguments = ["--bootstrap-server", broker, "--topic", "flights", "--table", tmp_path / "table"]
-    assert f"version 1: {FLIGHTS} records" in start("plain", OFFLOAD, *arguments).stdout
+    ran = start("plain", "-m", "sparklog.cli.main", "offload", *arguments)
+    assert f"version 1: {FLIGHTS} records" in ran.stdout
 
 
 @pytest.mark.slow
