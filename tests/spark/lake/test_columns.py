@@ -37,6 +37,22 @@ def test_one_part_where_nothing_divides():
     assert divided([5], "topic", "partition") == [(("clicks", "3"), [0])]
 
 
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array(["b", None, "a'", "", "b"]), [("a'", [2]), ("b", [0, 4]), (None, [1]), (None, [3])]),
+        (pa.array([2, None, -1, 2, 2], pa.int8()), [("-1", [2]), ("2", [0, 3, 4]), (None, [1])]),
+        (pa.array([True, None, False, True, True]), [("false", [2]), ("true", [0, 3, 4]), (None, [1])]),
+        (pa.array([0, 1, 0, 1, 1], pa.int32()).cast(pa.date32()), [("1970-01-01", [0, 2]), ("1970-01-02", [1, 3, 4])]),
+    ],
+)
+def test_rows_are_divided_by_a_field(column, expected):
+    """An empty text is null for Delta."""
+    parts = by_partition(batch([0] * 5).append_column("field", column), ("field",))
+    found = [(value, part.column("offset").to_pylist()) for (value,), part in parts]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
 def test_days_and_hours_are_utcs():
     midnight = 86_400_000_000
     assert divided([midnight - 1, midnight, -1], "day") == [

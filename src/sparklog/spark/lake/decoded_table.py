@@ -5,6 +5,7 @@ Invariants: ``docs/adr/0031-decoded-tables.md``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,6 +32,7 @@ from sparklog.structs import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
 KEY_FORMATS = ("binary", "string")
 EXTRA_COLUMNS = ("value", "headers", "timestampType")
 """Columns of the log that a decoded table has if they are asked for."""
@@ -238,6 +240,9 @@ class DecodedTableIntake(Intake[DecodedFiles]):
         if self._dead_letters is not None:
             back = self._back | {each.tp for each, offset in offsets.items() if offset < self.progress.get(each, 0)}
             self._dead_letters.finish([file for each in outcomes for file in each.dead_letters.files], offsets, back)
+        letters = sum(each.dead_letters.rows for each in outcomes)
+        if letters:
+            _log.warning("%d records did not decode, and are in table %s", letters, self._target.dead_letters)
         return self._commit.finish([file for each in outcomes for file in each.rows_written.files], offsets)
 
     def discard(self, outcomes: Iterable[DecodedFiles]) -> None:
