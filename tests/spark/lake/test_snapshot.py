@@ -88,6 +88,7 @@ class TestByHand:
                 "a column price, which a log does not have",
             ),
             ({"schema": StructType([TableColumns().of_new_table(())["offset"]])}, "it has no column topic, partition"),
+            ({"configuration": {"sparklog.upsert": "true"}}, "it has the last record of each key"),
             (
                 {"schema": _MAPPED, "configuration": {"delta.columnMapping.mode": "name"}, "protocol": (2, 5)},
                 "'delta.columnMapping.mode' = 'none'",
