@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.spark.lake.columns import TableColumns
 from sparklog.spark.lake.files import TableFiles, WriteRanges
-from sparklog.spark.lake.progress import Progress
+from sparklog.spark.lake.progress import APPLICATION, EPOCH_APPLICATION, Progress
 from sparklog.spark.lake.snapshot import Snapshot
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
@@ -123,7 +123,7 @@ class DeltaLog:
         with ClusterMetadata(options.client) as cluster:
             resolver = OffsetResolver(cluster, options)
             ids = resolver.partitions()
-            first, last = resolver.earliest(ids), resolver.latest(ids)
+            first, (last, epochs) = resolver.earliest(ids), resolver.ends_and_epochs(ids)
             known = {tp: Progress(cluster.cluster_id, tp, topic_id) for tp, topic_id in ids.items()}
         snapshot = Snapshot.open(str(self.path))
         starts = {tp: max(snapshot.end(each), first[tp]) for tp, each in known.items()}
@@ -131,7 +131,11 @@ class DeltaLog:
         table = TableFiles(str(self.path), tuple(TableColumns().of_new_table(()).names), (), **limits)
         written = [WriteRanges(options, (each,), table).run() for each in ranges]
         adds = [{"add": file.to_action()} for each in written for file in each.files]
-        ends = [{"txn": {"appId": known[each.tp].to_application(), "version": each.end}} for each in ranges]
+        ends = [
+            {"txn": {"appId": known[each.tp].to_application(kind), "version": version}}
+            for each in ranges
+            for kind, version in ((APPLICATION, each.end), (EPOCH_APPLICATION, epochs[each.tp]))
+        ]
         if ranges:
             self._commit(*adds, *ends)
 

@@ -15,6 +15,9 @@ from sparklog.spark.lake import union as module
 from sparklog.spark.lake.snapshot import Snapshot
 from sparklog.spark.lake.union import UnionReader
 from sparklog.spark.read.options import ReadOptions
+from sparklog.spark.read.resolver import OffsetResolver
+from sparklog.spark.stream import truncation
+from sparklog.structs import TopicPartition
 
 pytestmark = pytest.mark.integration
 
@@ -224,6 +227,23 @@ def test_a_stream_takes_so_many_bytes_of_the_table(scene):
     query = Query(scene, maxBytesPerTrigger=str(size // 4))
     assert 3 <= len(query.batch()) <= 8
     query.stop()
+
+
+def test_a_log_that_was_cut_off_and_has_grown_again(scene, monkeypatch):
+    """The leader of a later epoch says that the epoch of the table's offsets ended below them."""
+    scene.send(10)
+    scene.offload()
+    scene.send(10)
+    tp, asked = TopicPartition(scene.topic, 0), []
+    monkeypatch.setattr(truncation, "ends_of_epochs", lambda _, epochs: asked.append(dict(epochs)) or {tp: 6})
+    assert scene.read() == list(range(20))
+    monkeypatch.setattr(OffsetResolver, "ends_and_epochs", lambda *_: ({tp: 20}, {tp: 7}))
+    with pytest.raises(
+        DataSourceError, match=r"TRUNCATED.*cut off at offset 6 .* has offsets 0 to 10, of leader epoch 0"
+    ):
+        scene.read()
+    assert asked == [{tp: 0}]
+    assert scene.read(failOnDataLoss="false") == list(range(20))
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,10 @@ from sparklog.record.layout import MAX_INT64
 from sparklog.spark.lake.columns import TABLE_COLUMNS
 from sparklog.spark.lake.files import opened
 from sparklog.spark.lake.location import location_of
-from sparklog.spark.lake.progress import UPSERT_PROPERTY, Progress
+from sparklog.spark.lake.progress import EPOCH_APPLICATION, UPSERT_PROPERTY, Progress
 from sparklog.spark.options.history import AsOf
 from sparklog.spark.read.offsets import OffsetRange
-from sparklog.structs import TopicPartition
+from sparklog.structs import NO_EPOCH, TopicPartition
 
 ROW_NAMES = ("topic", "partition", "offset")
 """The columns that say which record a row is: no table is read as history without them."""
@@ -85,6 +85,7 @@ class Snapshot:
     is_pinned: bool = False
     """Whether it is this version that is wanted, not the newest."""
     _known: dict[Progress, int] = field(default_factory=dict)
+    _epochs: dict[Progress, int] = field(default_factory=dict)
     _handle: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -118,7 +119,7 @@ class Snapshot:
         schema = StructType.fromJson(json.loads(handle.schema().to_json()))
         _check(name, schema, handle)
         columns, files = frozenset(schema.names), _files(handle)
-        return cls(name, location, int(handle.version()), columns, files, as_of is not None, {}, handle)
+        return cls(name, location, int(handle.version()), columns, files, as_of is not None, {}, {}, handle)
 
     def newest(self) -> Snapshot:
         """The newest version of the same table. Raises as ``open`` does."""
@@ -130,6 +131,13 @@ class Snapshot:
             found = self._handle.transaction_version(each.to_application()) if self._handle is not None else None
             self._known[each] = 0 if found is None else int(found)
         return self._known[each]
+
+    def epoch(self, each: Progress) -> int:
+        """The leader epoch in which ``end`` was found; NO_EPOCH where the table does not say. Not of a narrowed one."""
+        if each not in self._epochs:
+            found = self._handle.transaction_version(each.to_application(EPOCH_APPLICATION))
+            self._epochs[each] = NO_EPOCH if found is None else int(found)
+        return self._epochs[each]
 
     def files_of(self, wanted: OffsetRange) -> list[TableFile]:
         """The files that may have rows of the range, by their least offset."""

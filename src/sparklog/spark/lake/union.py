@@ -31,10 +31,12 @@ from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver, TopicIds
 from sparklog.spark.read.sizes import PartitionSizes, SizeEstimator
 from sparklog.spark.schema import READ_COLUMNS
+from sparklog.spark.stream.offset import Epochs, StreamOffset
 from sparklog.spark.stream.planner import StreamPlanner
 from sparklog.spark.stream.reader import SparklogStreamReader
+from sparklog.spark.stream.truncation import TruncationDetector
 from sparklog.spark.worker_gc import freeze_imports
-from sparklog.structs import LeaderEpoch, TopicPartition
+from sparklog.structs import NO_EPOCH, LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +112,9 @@ class UnionResolver(OffsetResolver):
         self._log_sizes = PartitionSizes(cluster)
         self._side: TableSide | None = None
         self._ids: TopicIds = {}
+        self._truncation = TruncationDetector(cluster)
         self._told_behind: set[TopicPartition] = set()
+        self._told_regrown: set[TopicPartition] = set()
 
     @property
     def side(self) -> TableSide:
@@ -156,6 +160,7 @@ class UnionResolver(OffsetResolver):
         if self._is_pinned:
             return held, {}
         ends, epochs = super().ends_and_epochs(partitions)
+        self._report_regrown({tp: held[tp] for tp in partitions if 0 < held[tp] <= ends[tp]}, epochs)
         for tp in sorted(tp for tp in partitions if ends[tp] < held[tp] and tp not in self._told_behind):
             self._report_behind(tp, held[tp])
         return {tp: max(ends[tp], held[tp]) for tp in partitions}, epochs
@@ -229,6 +234,21 @@ class UnionResolver(OffsetResolver):
             self._data_loss.report(
                 DataLoss.TRUNCATED,
                 f"partition {tp} ends at offset {end}, but {self.side.told(self._range(tp))}: the log was cut off",
+            )
+
+    def _report_regrown(self, held: Offsets, epochs: Epochs) -> None:
+        """Tell of a log that was cut off below the table's end and has grown beyond it: a later leader knows."""
+        known = {tp: self.side.snapshot.epoch(self.side.progress(self._range(tp))) for tp in held}
+        ids = {tp.topic: topic_id for tp, topic_id in self._ids.items()}
+        read = StreamOffset(held, ids, {tp: each for tp, each in known.items() if each != NO_EPOCH})
+        cut = self._truncation.truncated(read, epochs)
+        for tp in sorted(cut.keys() - self._told_regrown):
+            self._told_regrown.add(tp)
+            self._data_loss.report(
+                DataLoss.TRUNCATED,
+                f"partition {tp} was cut off at offset {cut[tp]} and has grown again, but"
+                f" {self.side.told(self._range(tp))}, of leader epoch {known[tp]} or before; its epoch is"
+                f" {epochs[tp]} now: a replica without the records between took the lead",
             )
 
     # What tasks are given
