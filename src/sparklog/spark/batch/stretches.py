@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sparklog.errors import DataSourceError
@@ -65,7 +66,8 @@ def _as_records(found: pa.RecordBatch, source: Source) -> pa.RecordBatch:
     count = found.num_rows
     times = _column(found, source.timestamp, pa.int64())
     if pa.types.is_timestamp(times.type):
-        times = times.cast(pa.timestamp("ms", times.type.tz)).cast(pa.int64())
+        whole = pc.floor_temporal(times, unit="millisecond")  # as Spark has it, before 1970 too
+        times = whole.cast(pa.timestamp("ms", times.type.tz)).cast(pa.int64())
     headers = _column(found, source.headers, HEADERS_TYPE)
     partition = _column(found, source.partition, pa.int32()).cast(pa.int32())
     return _records(

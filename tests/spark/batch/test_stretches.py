@@ -1,0 +1,106 @@
+"""What tasks read by themselves: Parquet files, and segments of every format, as committed readers see them."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from log.samples import batch_of, marker_of, open_log, transactional
+from record.legacy_bytes import entry, first, first_wrapper, wrapper
+
+from sparklog.errors import CorruptRecord, DataSourceError
+from sparklog.log.origin import AppendOrigin
+from sparklog.record.control import ControlType
+from sparklog.spark.batch.sources import Source
+from sparklog.spark.batch.stretches import parquet_stretches, segment_stretches
+
+
+def values(stretches):
+    return [value for each in stretches for rows in each.rows() for value in rows.column("value").to_pylist()]
+
+
+def test_what_committed_readers_see(tmp_path):
+    log = open_log(tmp_path / "t-2", {"segment.bytes": "300"})
+    log.append_as_leader(batch_of(1000, 2000), 0)
+    for producer, kind in ((7, ControlType.ABORT), (8, ControlType.COMMIT)):
+        log.append_as_leader(transactional(producer, 0, 2), 0, verification=lambda *_: None)
+        log.append_as_leader(marker_of(producer, kind), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(transactional(9, 0, 2), 0, verification=lambda *_: None)
+    log.close()
+    (stretch,) = segment_stretches(str(tmp_path))
+    assert stretch.partition == 2
+    assert len(stretch.paths) > 1
+    assert values([stretch]) == [b"v" * 10, b"v" * 10, b"8", b"8"]
+    (rows, *_) = stretch.rows()
+    assert rows.column("timestamp").to_pylist() == [1000, 2000]
+    assert set(rows.column("partition").to_pylist()) == {2}
+
+
+OLD = {
+    "magic 0": entry(0, b"k", b"a") + wrapper(2, entry(1, None, b"b") + entry(2, None, b"c")),
+    "magic 1": entry(0, b"k", b"a", magic=1, timestamp=5)
+    + wrapper(2, entry(0, None, b"b", magic=1, timestamp=6) + entry(1, None, b"c", magic=1, timestamp=7), magic=1),
+    "first format": first(b"a") + first_wrapper(first(b"b") + first(b"c")),
+}
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_old_formats(tmp_path, kind):
+    home = tmp_path / "t-1"
+    home.mkdir()
+    suffix = ".kafka" if kind == "first format" else ".log"
+    (home / f"{0:020d}{suffix}").write_bytes(OLD[kind] + OLD[kind][:5])
+    assert values(segment_stretches(str(home))) == [b"a", b"b", b"c"]
+
+
+def test_formats_that_follow_one_another(tmp_path):
+    """As in the log of a cluster that was upgraded."""
+    batch = bytearray(batch_of(1000))
+    batch[:8] = (3).to_bytes(8, "big")
+    (tmp_path / f"{0:020d}.log").write_bytes(OLD["magic 0"] + bytes(batch))
+    (tmp_path / f"{4:020d}.log").write_bytes(b"")
+    stretches = segment_stretches(str(tmp_path))
+    assert values(stretches) == [b"a", b"b", b"c", b"v" * 10]
+    assert [each.partition for each in stretches] == [None]
+
+
+def test_a_damaged_segment(tmp_path):
+    (tmp_path / f"{0:020d}.log").write_bytes(bytes(batch_of(1000))[:-1] + b"X")
+    with pytest.raises(CorruptRecord):
+        values(segment_stretches(str(tmp_path)))
+
+
+@pytest.mark.parametrize("path", ["empty", "nothing"])
+def test_no_segments(tmp_path, path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataSourceError, match=r"no segment files|no directory"):
+        segment_stretches(str(tmp_path / path))
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "rows with spaces.parquet"
+    columns = {"k": ["a", None], "v": [b"1", b"2"], "at": pa.array([-1, 1999], pa.timestamp("us")), "n": [1, 2]}
+    pq.write_table(pa.table(columns), path, row_group_size=1)
+    return path
+
+
+def test_rows_of_parquet(file):
+    source = Source(str(file), "parquet", "k", "v", "at", partition="n", keep_order=True)
+    (stretch,) = parquet_stretches([file.as_uri()], source)
+    rows = pa.Table.from_batches(stretch.rows()).to_pydict()
+    assert rows == {
+        "key": ["a", None],
+        "value": [b"1", b"2"],
+        "headers": [None, None],
+        "timestamp": [-1, 1],
+        "partition": [1, 2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "value"),
+    [(["s3a://b/x.parquet"], "v"), (["/nowhere/x.parquet"], "v"), (None, "n"), (None, "there is none")],
+)
+def test_what_spark_is_to_read(file, files, value):
+    """Files that are elsewhere, and columns that Spark converts or finds in the names of directories."""
+    source = Source(str(file), "parquet", "k", value)
+    assert parquet_stretches(files or [str(file)], source) is None
