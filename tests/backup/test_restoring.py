@@ -3,11 +3,13 @@
 import os
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparklog.backup.making import BackupOptions, make_backup
+from sparklog.backup.manifest import Backups
 from sparklog.backup.restoring import FOREIGN, RestoreOptions, _Note, restore
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.cluster.config import ClientConfig
@@ -133,6 +135,21 @@ def test_a_restored_topic_is_what_it_was(cluster, admin, back_up, copy, make, se
         tps[0]._replace(topic=new): 17,
         tps[1]._replace(topic=new): 100,
     }
+
+
+def test_segments_are_as_large_as_the_topic_wants_them(config, cluster, admin, place, back_up, make, send):
+    """A cluster may have another default than the one that the backup is of."""
+    name = make(1, segment_bytes=100_000)
+    for _ in range(20):
+        send(name, 10, 1)
+    made = back_up(name)
+    smaller = made.backup.topics[name]._replace(settings={"segment.bytes": "1000"})
+    backup = replace(made.backup, topics={name: smaller})
+    Backups(place).put(1, backup)
+    restore(config, place, RestoreOptions(names={name: f"{name}-copy"}))
+    segments = [*cluster.directory.broker(0).glob(f"{name}-copy-0/*.log")]
+    assert len(segments) > len(smaller.partitions[0].files)
+    assert log_bytes(cluster, TopicPartition(f"{name}-copy", 0)) == log_bytes(cluster, TopicPartition(name, 0))
 
 
 def test_one_that_was_restored_is_written_to_as_any_other(cluster, admin, back_up, copy, make):

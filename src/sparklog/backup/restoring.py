@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 from uuid import UUID, uuid4
 
 from sparklog.backup.manifest import Backup, Backups, PartitionBackup, TopicBackup
@@ -34,15 +35,18 @@ from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, Sto
 from sparklog.log.adoption import offer_path
 from sparklog.log.checkpoints import read_meta_properties, read_topic_id
 from sparklog.log.files import partition_path, remove_files
+from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_producer
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.storage.place import Place
-from sparklog.storage.segment_file import SegmentFile, batches_of
+from sparklog.storage.segment_file import batches_of
 from sparklog.structs import BrokerId, IsolationLevel, TopicPartition
 
 FOREIGN = 1 << 62
 """What is added to the producer ids of restored batches."""
 _DIRECTORY = "restores"
+_MOST_OFFSETS = layout.MAX_INT32 - (1 << 20)
+"""Between the first batches of a segment, so that its indexes can hold the last offset of each."""
 Listener = Callable[[TopicPartition, int], None]
 """Told of bytes that were written."""
 
@@ -197,21 +201,21 @@ class _Run:
 
     def _fill_partition(self, tp: TopicPartition, topic_id: UUID, leader: BrokerId, partition: PartitionBackup) -> None:
         directory, tag = self._directory(tp, topic_id, leader), uuid4().hex
-        paths: dict[int, Path] = {}
+        segments = _Segments(directory, tag, self._segment_bytes(tp.topic))
         try:
-            for base, pieces in _segments(self._place, partition):
-                paths[base] = offer_path(directory, base, tag)
-                self._write(tp, paths[base], pieces)
-            self._admin.restore(OfferedSegments(tp, leader, tag, tuple(paths), partition.end), partition.start)
+            with closing(segments):
+                for base_offset, data in _batches(self._place, partition):
+                    segments.write(base_offset, data)
+                    self._listener(tp, len(data))
+            offered = OfferedSegments(tp, leader, tag, tuple(segments.paths), partition.end)
+            self._admin.restore(offered, partition.start)
         except BaseException:
-            remove_files(paths.values())
+            remove_files(segments.paths.values())
             raise
 
-    def _write(self, tp: TopicPartition, path: Path, pieces: Iterable[bytes | bytearray]) -> None:
-        with path.open("xb") as file:
-            for piece in pieces:
-                file.write(piece)
-                self._listener(tp, len(piece))
+    def _segment_bytes(self, name: str) -> int:
+        """How large a segment of the topic may be."""
+        return next(int(each.value or 0) for each in self._admin.topic_configs(name) if each.name == "segment.bytes")
 
     def _directory(self, tp: TopicPartition, topic_id: UUID, leader: BrokerId) -> Path:
         """The partition's directory at its leader. Raises _Unseen unless it is here."""
@@ -285,24 +289,52 @@ class _Note:
             self._place.remove(f"{self._directory}/{name}")
 
 
-def _segments(place: Place, partition: PartitionBackup) -> Iterator[tuple[int, Iterator[bytes | bytearray]]]:
-    """The base offset and the bytes of each segment of a partition."""
+class _Segments:
+    """The files of segments that are to be offered, in a partition's directory."""
+
+    def __init__(self, directory: Path, tag: str, most: int) -> None:
+        """``most`` bytes are in each, or one batch."""
+        self.paths: dict[int, Path] = {}
+        """By the offsets in their names."""
+        self._directory = directory
+        self._tag = tag
+        self._most = most
+        self._file: IO[bytes] | None = None
+        self._size = 0
+
+    def write(self, base_offset: int, data: bytes | bytearray) -> None:
+        """Add a batch."""
+        is_far = bool(self.paths) and base_offset - next(reversed(self.paths)) > _MOST_OFFSETS
+        if self._file is None or self._size + len(data) > self._most or is_far:
+            self.close()
+            path = self.paths[base_offset] = offer_path(self._directory, base_offset, self._tag)
+            self._file, self._size = path.open("xb"), 0
+        self._file.write(data)
+        self._size += len(data)
+
+    def close(self) -> None:
+        """What was written is in the files."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _batches(place: Place, partition: PartitionBackup) -> Iterator[tuple[int, bytes | bytearray]]:
+    """The batches of a partition with their base offsets, of foreign producers; at last one that stands for its end.
+
+    Raises StorageError where a file is not what it was.
+    """
     for file in partition.files:
-        yield int(Path(file.path).stem), _restored(place, file)
+        found = sha256()
+        with place.open(file.path) as stream:
+            for batch in batches_of(stream):
+                found.update(batch.buffer)
+                yield batch.base_offset, _of_a_foreign_producer(batch)
+        if found.hexdigest() != file.sha256:
+            raise StorageError(f"{place.uri}/{file.path} was changed while it was restored")
     last = partition.files[-1] if partition.files else None
     if (last.end if last else 0) < partition.end:
-        yield partition.end - 1, iter([_empty_batch(partition.end - 1, last.leader_epoch if last else 0)])
-
-
-def _restored(place: Place, file: SegmentFile) -> Iterator[bytearray]:
-    """The batches of a file, of foreign producers. Raises StorageError where the file is not what it was."""
-    found = sha256()
-    with place.open(file.path) as stream:
-        for batch in batches_of(stream):
-            found.update(batch.buffer)
-            yield _of_a_foreign_producer(batch)
-    if found.hexdigest() != file.sha256:
-        raise StorageError(f"{place.uri}/{file.path} was changed while it was restored")
+        yield partition.end - 1, _empty_batch(partition.end - 1, last.leader_epoch if last else 0)
 
 
 def _of_a_foreign_producer(batch: RecordBatch) -> bytearray:
