@@ -59,22 +59,13 @@ class Topic:
         return f"records-{self.size}-{self.records}-{self.partitions}"
 
     def fill(self, bootstrap: str, clock: Clock) -> None:
-        """Create it and write the records."""
+        """Create it and write the records, at least one batch a partition."""
+        batch, count = batch_of(self.size, min(_BATCH_BYTES, self.size * max(self.records // self.partitions, 1)))
         with ClusterMetadata(ClientConfig(bootstrap_servers=bootstrap), clock) as cluster:
             AdminClient(cluster).create_topics([NewTopic(self.name, self.partitions, 1, _KEPT)])
-        self.write(bootstrap, clock)
-
-    def write(self, bootstrap: str, clock: Clock) -> int:
-        """Write the records, at least one batch a partition; how many these are."""
-        batch, count = batch_of(self.size, min(_BATCH_BYTES, self.size * max(self.records // self.partitions, 1)))
-        batches = max(self.records // count, self.partitions)
-        with (
-            ClusterMetadata(ClientConfig(bootstrap_servers=bootstrap), clock) as cluster,
-            BatchProducer(cluster) as producer,
-        ):
-            for number in range(batches):
-                producer.send(TopicPartition(self.name, number % self.partitions), batch)
-        return batches * count
+            with BatchProducer(cluster) as producer:
+                for number in range(max(self.records // count, self.partitions)):
+                    producer.send(TopicPartition(self.name, number % self.partitions), batch)
 
 
 @dataclass

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from benchmarks.comparison import Comparison
 from benchmarks.lake.processor import spent_cpu_s
-from benchmarks.spark_cases import Stage, Topic
+from benchmarks.lake.topic import KeyedTopic
+from benchmarks.spark_cases import Stage
 from benchmarks.spark_ways import CONNECTOR, DIRECT, Way
 from sparklog.spark.batch.offload import OffloadOptions, run
 from sparklog.spark.lake.raw_table import RawTable
@@ -29,23 +30,27 @@ class _Round(NamedTuple):
     nbytes: int
 
 
-def topics(share: float) -> Iterator[Topic]:
-    for size, records in _RECORDS.items():
-        yield Topic(size, int(records * share))
-
-
-def compare(stage: Stage, topic: Topic, rounds: int) -> list[Comparison]:
+def measure(stage: Stage, share: float, rounds: int) -> Iterator[Comparison]:
     """Of both sides, in turn; the first round of each is thrown away."""
+    for size, records in _RECORDS.items():
+        yield from _compare(stage, KeyedTopic(f"offloaded-{size}", size, 1_000_000), int(records * share), rounds)
+
+
+def _compare(stage: Stage, topic: KeyedTopic, records: int, rounds: int) -> list[Comparison]:
+    for bootstrap in stage.bootstraps.values():
+        topic.create(bootstrap, stage.clock)
+        topic.write(bootstrap, records, stage.clock)
     taken: dict[Way, list[_Round]] = {DIRECT: [], CONNECTOR: []}
     for number in range(rounds + 1):
         for way in (DIRECT, CONNECTOR) if number % 2 else (CONNECTOR, DIRECT):
-            found = _measured(stage, way, topic)
+            found = _measured(stage, way, topic.name)
             if number:
                 taken[way].append(found)
-    count, megabytes = stage.count(DIRECT, topic), stage.count(DIRECT, topic) * topic.size / 1e6
+    megabytes = records * topic.size / 1e6
     figures: dict[str, Callable[[_Round], float]] = {
-        "records/s": lambda each: count / each.seconds,
-        "MB of CPU time/s": lambda each: megabytes / each.cpu_s,
+        "records/s": lambda each: records / each.seconds,
+        "MB/s": lambda each: megabytes / each.seconds,
+        "of CPU time: MB/s": lambda each: megabytes / each.cpu_s,
         "files": lambda each: each.files,
         "MB written": lambda each: each.nbytes / 1e6,
     }
@@ -56,15 +61,15 @@ def compare(stage: Stage, topic: Topic, rounds: int) -> list[Comparison]:
     ]
 
 
-def _measured(stage: Stage, way: Way, topic: Topic) -> _Round:
+def _measured(stage: Stage, way: Way, topic: str) -> _Round:
     table = Path(stage.new_directory()) / "table"
     before, start = spent_cpu_s(stage.spark), stage.clock.monotonic()
     if way is CONNECTOR:
-        given = {**stage.bootstrap(way), "subscribe": topic.name, "includeHeaders": "true"}
+        given = {**stage.bootstrap(way), "subscribe": topic, "includeHeaders": "true"}
         stage.spark.read.format("kafka").options(**given).load().write.format("delta").save(str(table))
     else:
         servers = stage.bootstrap(way)["kafka.bootstrap.servers"]
-        run(stage.spark, OffloadOptions(servers, (topic.name,), RawTable(str(table), partition_by=())))
+        run(stage.spark, OffloadOptions(servers, (topic,), RawTable(str(table), partition_by=())))
     seconds, cpu_s = stage.clock.monotonic() - start, spent_cpu_s(stage.spark) - before
     files = [each for each in table.rglob("*.parquet") if "_delta_log" not in each.parts]
     return _Round(seconds, cpu_s, len(files), sum(each.stat().st_size for each in files))

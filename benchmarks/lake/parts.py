@@ -19,19 +19,12 @@ from sparklog.clock import SystemClock
 Part = Callable[[Stage, float, int], Iterator[Comparison]]
 
 
-def _offloading(stage: Stage, share: float, rounds: int) -> Iterator[Comparison]:
-    for topic in offloading.topics(share):
-        for bootstrap in stage.bootstraps.values():
-            topic.fill(bootstrap, stage.clock)
-        yield from offloading.compare(stage, topic, rounds)
-
-
 def _freshness(stage: Stage, share: float, _: int) -> Iterator[Comparison]:
     yield from freshness.measure(stage, share)
 
 
 PARTS: dict[str, Part] = {
-    "offload": _offloading,
+    "offload": offloading.measure,
     "freshness": _freshness,
     "union": union.measure,
     "upsert": upserting.measure,

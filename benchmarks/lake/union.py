@@ -12,23 +12,22 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from benchmarks.comparison import Comparison
-from benchmarks.spark_cases import Stage, Topic
+from benchmarks.lake.topic import KeyedTopic
+from benchmarks.spark_cases import Stage
 from benchmarks.spark_ways import DIRECT
 from sparklog.client import Admin, TopicPartition
 from sparklog.spark.batch.offload import OffloadOptions, run
 from sparklog.spark.lake.raw_table import RawTable
 
 _RECORDS = {1000: 750_000, 100: 3_000_000}
-_PARTITIONS = 3
-"""Unlike those of the other parts, so that this topic is another one."""
 
 
 def measure(stage: Stage, share: float, rounds: int) -> Iterator[Comparison]:
     """Records a second of each side; the first round is thrown away."""
     for size, records in _RECORDS.items():
-        topic = Topic(size, int(records * share), _PARTITIONS)
+        topic = KeyedTopic(f"united-{size}", size, 1_000_000)
         table = str(Path(stage.new_directory()) / "table")
-        count = _prepare(stage, topic, table)
+        count = _prepare(stage, topic, table, int(records * share))
         compared = Comparison(f"read {size} B from table and log", "records/s", "the halves by themselves")
         for number in range(rounds + 1):
             seconds = {}
@@ -40,17 +39,19 @@ def measure(stage: Stage, share: float, rounds: int) -> Iterator[Comparison]:
         yield compared
 
 
-def _prepare(stage: Stage, topic: Topic, table: str) -> int:
+def _prepare(stage: Stage, topic: KeyedTopic, table: str, records: int) -> int:
     """Half of the records in the table, half in the log; how many there are."""
     servers = stage.bootstraps[DIRECT.broker]
-    topic.fill(servers, stage.clock)
+    topic.create(servers, stage.clock)
+    topic.write(servers, records, stage.clock)
     run(stage.spark, OffloadOptions(servers, (topic.name,), RawTable(table, partition_by=("partition",))))
     with Admin(bootstrap_servers=servers) as admin:
         admin.delete_records({TopicPartition(topic.name, number): -1 for number in range(topic.partitions)})
-    return 2 * topic.write(servers, stage.clock)
+    topic.write(servers, records, stage.clock)
+    return 2 * records
 
 
-def _frames(stage: Stage, topic: Topic, table: str, side: str) -> Iterator[DataFrame]:
+def _frames(stage: Stage, topic: KeyedTopic, table: str, side: str) -> Iterator[DataFrame]:
     log = stage.spark.read.format("sparklog").options(**stage.bootstrap(DIRECT), subscribe=topic.name)
     if side == "both":
         yield log.option("history", table).load()

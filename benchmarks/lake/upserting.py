@@ -15,22 +15,15 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from benchmarks.comparison import Comparison
-from benchmarks.loads.keyed import keyed_batches
+from benchmarks.lake.topic import KeyedTopic
 from benchmarks.spark_cases import Stage
 from benchmarks.spark_ways import CONNECTOR, DIRECT, Way
-from sparklog.client.admin.admin import AdminClient, NewTopic
-from sparklog.client.cluster.config import ClientConfig
-from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.producer.batch_producer import BatchProducer
-from sparklog.record.compression import CompressionType
 from sparklog.spark.batch.offload import OffloadOptions, run
 from sparklog.spark.lake.upsert_table import UpsertTable
-from sparklog.structs import TopicPartition
 
 _SIZE = 100
 _RECORDS = 2_000_000
 _KEYS = 200_000
-_PARTITIONS = 2
 _PEER = "foreachBatch and MERGE on Kafka"
 _numbers = count()
 
@@ -56,36 +49,25 @@ class _Side:
 
     def __init__(self, stage: Stage, way: Way, keys: int) -> None:
         self._stage = stage
-        self._keys = keys
         self._way = way
         self._servers = stage.bootstraps[way.broker]
-        self._topic = f"changes-{next(_numbers)}"
+        self._topic = KeyedTopic(f"changes-{next(_numbers)}", _SIZE, keys)
         self._directory = Path(stage.new_directory())
         self._table = str(self._directory / "table")
-        with ClusterMetadata(ClientConfig(bootstrap_servers=self._servers), stage.clock) as cluster:
-            AdminClient(cluster).create_topics([NewTopic(self._topic, _PARTITIONS, 1, {"retention.ms": "-1"})])
+        self._topic.create(self._servers, stage.clock)
 
     def take_in(self, records: int) -> float:
         """Seconds for so many changes more, which are written before."""
-        self._write(records)
+        self._topic.write(self._servers, records, self._stage.clock)
         start = self._stage.clock.monotonic()
         if self._way is DIRECT:
-            run(self._stage.spark, OffloadOptions(self._servers, (self._topic,), UpsertTable(self._table)))
+            run(self._stage.spark, OffloadOptions(self._servers, (self._topic.name,), UpsertTable(self._table)))
         else:
             self._merge()
         return self._stage.clock.monotonic() - start
 
-    def _write(self, records: int) -> None:
-        batches = keyed_batches(_SIZE, records, self._keys, CompressionType.NONE, self._stage.clock.now_ms())
-        with (
-            ClusterMetadata(ClientConfig(bootstrap_servers=self._servers), self._stage.clock) as cluster,
-            BatchProducer(cluster) as producer,
-        ):
-            for number, batch in enumerate(batches):
-                producer.send(TopicPartition(self._topic, number % _PARTITIONS), bytes(batch.data))
-
     def _merge(self) -> None:
-        given = {**self._stage.bootstrap(self._way), "subscribe": self._topic, "startingOffsets": "earliest"}
+        given = {**self._stage.bootstrap(self._way), "subscribe": self._topic.name, "startingOffsets": "earliest"}
         frame = self._stage.spark.readStream.format("kafka").options(**given, includeHeaders="true").load()
         query = (
             frame.writeStream.foreachBatch(self._merge_batch)

@@ -9,7 +9,7 @@ Topics into Delta tables and back, in one local Spark session of two cores; how 
 `benchmarks/lake/`. *offload* is a whole job on a new table beside Spark's connector on Kafka 3.9.1 with
 `df.write.format("delta")`, on the same records; *MB of CPU time/s* is what a second of processor time of the whole
 session (driver, JVM, Python workers) moves. Figures are the best of the rounds; `ratio` is between these, more than 1
-being better, and `from - to` the extremes of the rounds. Tables are on the disk of the log."""
+being better, and `from - to` the extremes of the rounds. """
 
 
 def lake(rows: Rows) -> Section:
