@@ -119,7 +119,7 @@ class TestByHand:
 
 @pytest.mark.spark
 @pytest.mark.integration
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 class TestBesideDelta:
     """One table goes through what people do to tables; after each step both are asked."""
 
