@@ -308,6 +308,22 @@ def _erase_records() -> Case:
     return _request(ApiKey.ERASE_RECORDS, message, 0)
 
 
+def _adopt_segments() -> Case:
+    """Segments that are not there, as many as one request can name."""
+    message = messages.AdoptSegmentsRequest(
+        topic="stalls",
+        partition_index=0,
+        current_leader_epoch=-1,
+        mode=1,
+        tag=uuid4().hex,
+        bases=list(range(MANY)),
+        end_offset=MANY,
+        log_start_offset=-1,
+        timeout_ms=_TIMEOUT_MS,
+    )
+    return _request(ApiKey.ADOPT_SEGMENTS, message, 0)
+
+
 def _describe_producers() -> Case:
     topic = messages.DescribeProducersRequest.TopicRequest
     message = messages.DescribeProducersRequest(topics=[topic(name="stalls", partition_indexes=list(range(MANY)))])
@@ -623,6 +639,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield f"CompactPartitions, {MANY} partitions", _compact_partitions()
     yield f"BeginCompaction, {MANY} partitions", _begin_compaction()
     yield f"EraseRecords, {MANY} partitions, {MOST_BYTES >> 20} MB of keys", _erase_records()
+    yield f"AdoptSegments, {MANY} segments", _adopt_segments()
     yield f"Metadata, {MANY} names", _metadata_by_name()
     yield f"OffsetCommit, {MANY} partitions", _offset_commit()
     yield f"OffsetFetch, {MANY} partitions", _offset_fetch()

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 import stat
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -32,7 +33,7 @@ from typing import NamedTuple
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogDirFailed, LogError
 from sparklog.log.checkpoints import read_checkpoint, whole_number, write_checkpoint
-from sparklog.log.file_records import FileRecords
+from sparklog.log.file_records import BatchPosition, FileRecords
 from sparklog.log.files import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -62,6 +63,8 @@ from sparklog.record.scanner import ScanLimits, make_scanner
 
 _logger = logging.getLogger(__name__)
 
+_BATCHES_A_TURN = 20
+"""To look into so many small ones takes less than a millisecond."""
 ADOPTION = "adoption-checkpoint"
 """A line a segment: the tag, the offset in the name of the offered file, the offset in its final name."""
 
@@ -165,7 +168,7 @@ class Adoption:
         self._path(base, TIME_INDEX_SUFFIX).write_bytes(times)
 
     def _look_into(self, log: FileRecords) -> Iterator[AbortedTransaction]:
-        for found in log.batches():
+        for found in _in_turns(log.batches()):
             batch = RecordBatch(log.read(found.position, found.size))
             try:
                 aborted = self._take(batch)
@@ -296,7 +299,7 @@ class AppendAdoption(Adoption):
         shift = base_offset - self._first
         for base in self.offer.bases:
             log = FileRecords(self._path(base, LOG_SUFFIX))
-            for found in log.batches():
+            for found in _in_turns(log.batches()):
                 _write_header(log, found.position, found.base_offset + shift, leader_epoch)
         for batch in {id(each): each for each in (self.first_batch, *self._last_batches)}.values():
             batch.base_offset += shift
@@ -343,7 +346,7 @@ class RestoreAdoption(Adoption):
         assert base_offset == self._first, "their offsets are theirs"
         for base in self.offer.bases:
             log = FileRecords(self._path(base, LOG_SUFFIX))
-            for found in log.batches():
+            for found in _in_turns(log.batches()):
                 if found.leader_epoch > leader_epoch:
                     _write_header(log, found.position, found.base_offset, leader_epoch)
         self.epochs = [(min(epoch, leader_epoch), first) for epoch, first in self._found_epochs]
@@ -351,6 +354,14 @@ class RestoreAdoption(Adoption):
     def note_producers(self, known: ProducerStateManager) -> None:
         known.take_over(self._known)
         known.end_offset = self.end_offset
+
+
+def _in_turns(batches: Iterator[BatchPosition]) -> Iterator[BatchPosition]:
+    """The batches; threads that wait for the interpreter have it in between, however small the batches are."""
+    for number, found in enumerate(batches, 1):
+        yield found
+        if not number % _BATCHES_A_TURN:
+            time.sleep(0)
 
 
 def _write_header(log: FileRecords, position: int, base_offset: int, leader_epoch: int) -> None:

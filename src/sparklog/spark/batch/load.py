@@ -12,7 +12,7 @@ order of their files are read by tasks that write a file for each partition; the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -156,7 +156,8 @@ class _Load:
         self._mark = TopicPartition(options.topic, 0)
 
     def run(self) -> Loaded:
-        source, rows, stretches = self._options.source, None, None
+        source, rows = self._options.source, None
+        stretches: Sequence[Stretch] | None = None
         if source.format == SEGMENTS:
             if not self._sees_places():
                 raise DataSourceError(
@@ -246,7 +247,7 @@ class _Load:
             raise DataSourceError("SPARKLOG_NOT_LOADED", failures[0])
         return parts
 
-    def _build_stretches(self, job: _Job, stretches: list[Stretch]) -> list[_Part]:
+    def _build_stretches(self, job: _Job, stretches: Sequence[Stretch]) -> list[_Part]:
         """Each task writes a file for each partition; afterwards those of a partition are numbered one behind another.
 
         Raises DataSourceError, as above.

@@ -188,7 +188,7 @@ def _decoded(path: str, visibility: Visibility) -> Iterator[dict[str, pa.Array]]
             yield decoder.finish()
 
 
-def segment_stretches(path: str) -> list[Stretch]:
+def segment_stretches(path: str) -> list[SegmentStretch]:
     """Of a directory of segment files, or of one that has such directories, ``TOPIC-PARTITION`` or otherwise named.
 
     Raises DataSourceError where there are none.
@@ -200,7 +200,7 @@ def segment_stretches(path: str) -> list[Stretch]:
         )
     homes = [home, *sorted(each for each in home.iterdir() if each.is_dir())]
     found = [(each, _segments_in(each)) for each in homes]
-    stretches: list[Stretch] = []
+    stretches: list[SegmentStretch] = []
     for each, paths in found:
         if paths:
             tp = parse_partition_dir(each.name)
