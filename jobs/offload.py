@@ -12,14 +12,14 @@ from sparklog.spark import session
 from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.lake.columns import DAY
-from sparklog.spark.lake.decoded_table import KEY_FORMATS, DecodedTable
+from sparklog.spark.lake.delta.decoded_table import KEY_FORMATS, DecodedTable
+from sparklog.spark.lake.delta.maintenance import Maintenance
+from sparklog.spark.lake.delta.raw_table import RawTable
+from sparklog.spark.lake.delta.upsert_table import UpsertTable
 from sparklog.spark.lake.destination import Target
-from sparklog.spark.lake.file_place import FilesTarget
-from sparklog.spark.lake.jdbc import Database
-from sparklog.spark.lake.jdbc_table import JdbcTable
-from sparklog.spark.lake.maintenance import Maintenance
-from sparklog.spark.lake.raw_table import RawTable
-from sparklog.spark.lake.upsert_table import UpsertTable
+from sparklog.spark.lake.places.file_place import FilesTarget
+from sparklog.spark.lake.places.jdbc import Database
+from sparklog.spark.lake.places.jdbc_table import JdbcTable
 from sparklog.spark.values.formats import FORMATS, ValueFormat
 
 

@@ -20,7 +20,7 @@ from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.clock import SystemClock
 from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
-from sparklog.spark.lake.raw_table import RawTable
+from sparklog.spark.lake.delta.raw_table import RawTable
 from sparklog.structs import TopicPartition
 
 _SIZE = 1000

@@ -15,7 +15,7 @@ from benchmarks.lake.topic import KeyedTopic
 from benchmarks.spark_cases import Stage
 from benchmarks.spark_ways import CONNECTOR, DIRECT, Way
 from sparklog.spark.batch.offload import OffloadOptions, run
-from sparklog.spark.lake.raw_table import RawTable
+from sparklog.spark.lake.delta.raw_table import RawTable
 
 _RECORDS = {1000: 1_500_000, 100: 6_000_000}
 _PEER = "the connector on Kafka"

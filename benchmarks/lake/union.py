@@ -17,7 +17,7 @@ from benchmarks.spark_cases import Stage
 from benchmarks.spark_ways import DIRECT
 from sparklog.client import Admin, TopicPartition
 from sparklog.spark.batch.offload import OffloadOptions, run
-from sparklog.spark.lake.raw_table import RawTable
+from sparklog.spark.lake.delta.raw_table import RawTable
 
 _RECORDS = {1000: 750_000, 100: 3_000_000}
 

@@ -19,7 +19,7 @@ from benchmarks.lake.topic import KeyedTopic
 from benchmarks.spark_cases import Stage
 from benchmarks.spark_ways import CONNECTOR, DIRECT, Way
 from sparklog.spark.batch.offload import OffloadOptions, run
-from sparklog.spark.lake.upsert_table import UpsertTable
+from sparklog.spark.lake.delta.upsert_table import UpsertTable
 
 _SIZE = 100
 _RECORDS = 2_000_000

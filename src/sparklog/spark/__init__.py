@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparklog.spark.lake.view import table as table
+    from sparklog.spark.lake.history.view import table as table
     from sparklog.spark.sessions import session as session
     from sparklog.spark.stream.lag import LagListener as LagListener
     from sparklog.spark.stream.lag import QueryLag as QueryLag

@@ -40,7 +40,7 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
 
         options = ReadOptions.for_batch(self.options)
         if options.history is not None:
-            from sparklog.spark.lake.union import UnionReader
+            from sparklog.spark.lake.history.union import UnionReader
 
             return UnionReader(options, schema)
         return SparklogReader(options, schema)
@@ -51,7 +51,7 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
 
         options = ReadOptions.for_stream(self.options)
         if options.history is not None:
-            from sparklog.spark.lake.union import UnionStreamReader
+            from sparklog.spark.lake.history.union import UnionStreamReader
 
             return UnionStreamReader(options, schema)
         return SparklogStreamReader(options, schema)

@@ -10,8 +10,8 @@ from sparklog.errors import ApiError, DataSourceError
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
 from sparklog.spark.batch.workers import run_in_workers
+from sparklog.spark.lake.delta.raw_table import RawTable
 from sparklog.spark.lake.destination import Overtaken
-from sparklog.spark.lake.raw_table import RawTable
 from sparklog.spark.read.resolver import OffsetResolver
 from sparklog.spark.stream import truncation
 from sparklog.structs import TopicPartition

@@ -9,11 +9,11 @@ import pytest
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions
-from sparklog.spark.lake.decoded_table import DecodedTable, DecodedTableIntake
+from sparklog.spark.lake.delta.decoded_table import DecodedTable, DecodedTableIntake
+from sparklog.spark.lake.delta.raw_table import RawTable, RawTableIntake
+from sparklog.spark.lake.delta.table import Commit
+from sparklog.spark.lake.delta.upsert_table import UpsertTable, UpsertTableIntake
 from sparklog.spark.lake.destination import Overtaken
-from sparklog.spark.lake.raw_table import RawTable, RawTableIntake
-from sparklog.spark.lake.table import Commit
-from sparklog.spark.lake.upsert_table import UpsertTable, UpsertTableIntake
 from sparklog.spark.values.formats import ValueFormat
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]

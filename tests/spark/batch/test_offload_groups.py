@@ -9,7 +9,7 @@ from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.admin.admin import OffsetAndMetadata, Replica
 from sparklog.cluster.offload_group import OffloadNote
 from sparklog.spark.batch.offload import OffloadOptions, run
-from sparklog.spark.lake.raw_table import RawTable
+from sparklog.spark.lake.delta.raw_table import RawTable
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually

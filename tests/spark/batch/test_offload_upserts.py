@@ -10,9 +10,9 @@ from sparklog.errors import DataSourceError
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import OffloadOptions, run
 from sparklog.spark.batch.workers import run_in_workers
+from sparklog.spark.lake.delta.raw_table import RawTable
+from sparklog.spark.lake.delta.upsert_table import UpsertTable
 from sparklog.spark.lake.destination import Changed, Overtaken
-from sparklog.spark.lake.raw_table import RawTable
-from sparklog.spark.lake.upsert_table import UpsertTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
 COLUMNS = ("partition", "key", "offset", "value", "headers", "timestamp", "timestampType", "topic")

@@ -1,0 +1,256 @@
+"""A Delta table that has the fields of the values as columns; what does not decode goes to another, or stops the job.
+
+Invariants: ``docs/adr/0031-decoded-tables.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql.types import StringType
+
+from sparklog.errors import DataSourceError
+from sparklog.spark.lake.ages import Timestamps
+from sparklog.spark.lake.columns import DAY, TABLE_COLUMNS, TableColumns, source_columns
+from sparklog.spark.lake.delta.dead_letters import DeadLetterCommit, DeadLetters
+from sparklog.spark.lake.delta.decoding import Decoding
+from sparklog.spark.lake.delta.maintenance import Maintenance, TableMaintenance
+from sparklog.spark.lake.delta.table import Commit, DeltaTable
+from sparklog.spark.lake.destination import Destination, Intake, Target
+from sparklog.spark.lake.files import Offloaded, TableFiles, TableWriter, check_compression, remove_files
+from sparklog.spark.lake.progress import Progress
+from sparklog.spark.read.columns import read_ranges
+from sparklog.spark.read.offsets import OffsetRange
+from sparklog.spark.read.options import ReadOptions
+from sparklog.spark.schema import READ_COLUMNS
+from sparklog.spark.values.formats import ValueFormat
+from sparklog.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+KEY_FORMATS = ("binary", "string")
+EXTRA_COLUMNS = ("value", "headers", "timestampType")
+"""Columns of the log that a decoded table has if they are asked for."""
+_COLUMNS = ("key", "topic", "partition", "offset", "timestamp")
+
+
+@dataclass(frozen=True)
+class DecodedTable(Target):
+    """Which table, and how values become its columns. Raises DataSourceError for a value that there is not."""
+
+    name: str
+    """A path or URI, which has a slash, or a table of the catalog. It is made if it is not there."""
+    values: ValueFormat
+    key_format: str = "binary"
+    """``binary`` or ``string``."""
+    extra: tuple[str, ...] = ()
+    """Columns of the log that a new table has besides: ``value`` (as it is), ``headers``, ``timestampType``."""
+    into: str | None = None
+    """One column that has all fields, as a struct. Without it each field is a column."""
+    evolve: bool = False
+    """Add fields that the table does not have."""
+    dead_letters: str | None = None
+    """The table for records that do not decode, named as ``name``. Without it the first one stops the job."""
+    partition_by: tuple[str, ...] = (DAY,)
+    """Of a table that is made: ``day``, ``hour`` (UTC's), ``topic``, ``partition``, a field of the values, or none."""
+    compression: str = "snappy"
+    file_bytes: int = 256 << 20
+    """A file is complete when it has so much."""
+    maintenance: Maintenance = field(default_factory=Maintenance)
+    """Of both tables."""
+
+    def __post_init__(self) -> None:
+        check_compression(self.compression)
+        if self.key_format not in KEY_FORMATS:
+            raise _invalid(f"keys are {' or '.join(KEY_FORMATS)}, not {self.key_format!r}")
+        for each in self.extra:
+            if each not in EXTRA_COLUMNS:
+                raise _invalid(f"a decoded table may also have {', '.join(EXTRA_COLUMNS)}, not {each!r}")
+
+    def open(self, spark: SparkSession) -> DecodedTableDestination:
+        decoding = Decoding(
+            self.values.decoder(), self.key_format == "string", self.into, self.dead_letters is not None
+        )
+        return DecodedTableDestination(spark, self, decoding, self._columns(decoding))
+
+    def _columns(self, decoding: Decoding) -> TableColumns:
+        """Raises DataSourceError for names that occur twice, and for a partition column that there is not."""
+        known = dict(TABLE_COLUMNS)
+        if self.key_format == "string":
+            known["key"] = StringType()
+        found = TableColumns(known, (*_COLUMNS, *self.extra), decoding.columns, self.evolve)
+        taken = {each.casefold() for each in known}
+        twice = [each for each in found.values.names if each.casefold() in taken]
+        if twice:
+            raise _invalid(
+                f"a field has the name of a column of the log: {', '.join(twice)}. Put the fields into a struct"
+                " (--into NAME)"
+            )
+        for each in self.partition_by:
+            if each not in found.partition_columns:
+                raise _invalid(
+                    f"a table is partitioned by {', '.join(found.partition_columns)} or none of them, not by {each!r}"
+                )
+        return found
+
+
+class DecodedFiles(NamedTuple):
+    """What a task wrote."""
+
+    rows_written: Offloaded
+    dead_letters: Offloaded
+    timestamps: Timestamps
+
+    @property
+    def rows(self) -> int:
+        return self.rows_written.rows + self.dead_letters.rows
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows_written.nbytes + self.dead_letters.nbytes
+
+    @property
+    def file_count(self) -> int:
+        return self.rows_written.file_count + self.dead_letters.file_count
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRanges:
+    """Write the records of ``ranges`` into files of ``table``, and those that do not decode into files of another."""
+
+    read: ReadOptions
+    ranges: tuple[OffsetRange, ...]
+    decoding: Decoding
+    table: TableFiles
+    dead_letters: TableFiles | None
+
+    def run(self) -> DecodedFiles:
+        """Raises DataSourceError for a record that does not decode and has nowhere to go, and as ``WriteRanges``."""
+        timestamps = Timestamps()
+        table = TableWriter(self.table)
+        dead = TableWriter(self.dead_letters) if self.dead_letters is not None else None
+        try:
+            for batch in read_ranges(self.read, source_columns(READ_COLUMNS), self.ranges):
+                timestamps.add(batch.column("timestamp"))
+                rows = self.decoding.rows(batch)
+                table.write(rows.decoded)
+                if rows.dead is not None and dead is not None:
+                    dead.write(rows.dead)
+            nothing = Timestamps()
+            return DecodedFiles(
+                Offloaded(table.finish(), nothing), Offloaded(dead.finish() if dead else [], nothing), timestamps
+            )
+        except BaseException:
+            table.discard()
+            if dead is not None:
+                dead.discard()
+            raise
+
+
+class DecodedTableDestination(Destination[DecodedFiles]):
+    """The table, and that of its dead letters."""
+
+    def __init__(self, spark: SparkSession, target: DecodedTable, decoding: Decoding, columns: TableColumns) -> None:
+        self._table = DeltaTable(spark, target.name, columns)
+        self._target = target
+        self._decoding = decoding
+        self._dead_letters = (
+            DeadLetters(spark, target.dead_letters, target.compression, target.file_bytes, target.maintenance)
+            if target.dead_letters is not None
+            else None
+        )
+        self._maintenance = TableMaintenance(spark, self._table, target.maintenance, target.file_bytes)
+
+    @property
+    def place(self) -> str:
+        return f"table {self._target.name}"
+
+    def prepare(self) -> None:
+        if not self._table.exists:
+            self._table.create(self._target.partition_by)
+        if self._dead_letters is not None:
+            self._dead_letters.prepare(self._table.table_id)
+        self._maintenance.check()
+
+    def begin(self) -> DecodedTableIntake:
+        dead_letters = self._dead_letters.begin() if self._dead_letters is not None else None
+        return DecodedTableIntake(self._table.begin(), dead_letters, self._target, self._decoding)
+
+    def tend(self, outcomes: Sequence[DecodedFiles]) -> None:
+        self._maintenance.after(file for each in outcomes for file in each.rows_written.files)
+        if self._dead_letters is not None:
+            self._dead_letters.tend(file for each in outcomes for file in each.dead_letters.files)
+
+
+class DecodedTableIntake(Intake[DecodedFiles]):
+    """One commit to the table, and before it one of dead letters."""
+
+    def __init__(
+        self, commit: Commit, dead_letters: DeadLetterCommit | None, target: DecodedTable, decoding: Decoding
+    ) -> None:
+        self._commit = commit
+        self._dead_letters = dead_letters
+        self._target = target
+        self._decoding = decoding
+        self._back: set[TopicPartition] = set()
+        """Those whose log was cut off, and that go on before where the table has come."""
+
+    @property
+    def progress(self) -> Mapping[Progress, int]:
+        return self._commit.table.progress
+
+    @property
+    def epochs(self) -> Mapping[Progress, int]:
+        return self._commit.table.epochs
+
+    def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
+        self._commit.note_epochs(epochs)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._commit.table.is_empty
+
+    def expect(self, partitions: Iterable[Progress]) -> None:
+        expected = list(partitions)
+        self._commit.expect(expected)
+        if self._dead_letters is not None:
+            self._dead_letters.expect(expected)
+            settled = self._dead_letters.settled(expected, self.progress)
+            self._decoding = replace(self._decoding, settled=settled)
+
+    def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> DecodeRanges:
+        known = {each.tp: offset for each, offset in self.progress.items()}
+        self._back |= {each.tp for each in ranges if each.start < known.get(each.tp, 0)}
+        settled = {tp: each for tp, each in self._decoding.settled.items() if tp not in self._back}
+        table, target = self._commit.table, self._target
+        return DecodeRanges(
+            reading,
+            tuple(ranges),
+            replace(self._decoding, settled=settled),
+            TableFiles(table.location, table.columns, table.partition_by, target.compression, target.file_bytes),
+            self._dead_letters.files if self._dead_letters is not None else None,
+        )
+
+    def finish(self, outcomes: Sequence[DecodedFiles], offsets: Mapping[Progress, int]) -> int:
+        if self._dead_letters is not None:
+            back = self._back | {each.tp for each, offset in offsets.items() if offset < self.progress.get(each, 0)}
+            self._dead_letters.finish([file for each in outcomes for file in each.dead_letters.files], offsets, back)
+        letters = sum(each.dead_letters.rows for each in outcomes)
+        if letters:
+            _log.warning("%d records did not decode, and are in table %s", letters, self._target.dead_letters)
+        return self._commit.finish([file for each in outcomes for file in each.rows_written.files], offsets)
+
+    def discard(self, outcomes: Iterable[DecodedFiles]) -> None:
+        found = list(outcomes)
+        remove_files(self._commit.table.location, [file for each in found for file in each.rows_written.files])
+        if self._dead_letters is not None:
+            self._dead_letters.discard(file for each in found for file in each.dead_letters.files)
+
+
+def _invalid(message: str) -> DataSourceError:
+    return DataSourceError("SPARKLOG_INVALID_OPTION", message)

@@ -1,0 +1,168 @@
+"""A Delta table that has the last record of each key: later ones replace it, tombstones delete it.
+
+Invariants: ``docs/adr/0032-upsert.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparklog.spark.lake.delta.maintenance import Maintenance, TableMaintenance
+from sparklog.spark.lake.delta.stored_files import StoredFile
+from sparklog.spark.lake.delta.table import Commit, DeltaTable, TableFacts
+from sparklog.spark.lake.delta.upsert import Share, Upserted, UpsertRanges, partition_value
+from sparklog.spark.lake.destination import Destination, Intake, Target, refuse
+from sparklog.spark.lake.files import TableFiles, check_compression, remove_files
+from sparklog.spark.lake.progress import UPSERT_PROPERTY, Progress
+from sparklog.spark.read.offsets import OffsetRange
+from sparklog.spark.read.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+_PARTITION_BY = ("topic", "partition")
+_REQUIRED = ("key", "offset")
+_PROPERTIES = {UPSERT_PROPERTY: "true", "delta.enableDeletionVectors": "false"}
+_UNSUITABLE = {
+    "delta.enableDeletionVectors": "deletion vectors: rows of its files may be deleted by other files",
+    "delta.enableChangeDataFeed": "a change data feed, which only Delta's own commands write",
+    "delta.enableRowTracking": "row tracking, and rows that are written anew would lose their ids",
+    "delta.appendOnly": "appends only: no row can be replaced",
+}
+"""Properties that no upsert keeps, where they are true."""
+
+
+@dataclass(frozen=True)
+class UpsertTable(Target):
+    """Which table, and how it is written. Raises DataSourceError for a value that there is not."""
+
+    name: str
+    """A path or URI, which has a slash, or a table of the catalog. It is made if it is not there."""
+    compression: str = "snappy"
+    file_bytes: int = 256 << 20
+    """A file is complete when it has so much."""
+    skip_keyless: bool = False
+    """Leave out records without a key, with a warning; else they are an error."""
+    more_partitions: bool = False
+    """Go on with a topic that has more partitions than before: keys that moved have a row in each."""
+    key_bytes: int = 128 << 20
+    """A task applies the latest records of the keys of a partition when it has so much of them."""
+    maintenance: Maintenance = field(default_factory=Maintenance)
+
+    def __post_init__(self) -> None:
+        check_compression(self.compression)
+
+    def open(self, spark: SparkSession) -> UpsertTableDestination:
+        return UpsertTableDestination(spark, DeltaTable(spark, self.name, is_upserted=True), self)
+
+
+class UpsertTableDestination(Destination[Upserted]):
+    """The table."""
+
+    def __init__(self, spark: SparkSession, table: DeltaTable, target: UpsertTable) -> None:
+        self._table = table
+        self._target = target
+        self._maintenance = TableMaintenance(spark, table, target.maintenance, target.file_bytes)
+
+    @property
+    def place(self) -> str:
+        return f"table {self._target.name}"
+
+    def prepare(self) -> None:
+        if not self._table.exists:
+            self._table.create(_PARTITION_BY, _PROPERTIES)
+        self._maintenance.check()
+
+    def begin(self) -> UpsertTableIntake:
+        commit = self._table.begin()
+        _check(self.place, commit.table)
+        return UpsertTableIntake(commit, self._target, self.place)
+
+    def tend(self, outcomes: Sequence[Upserted]) -> None:
+        self._maintenance.after(file for each in outcomes for file in each.added)
+
+
+class UpsertTableIntake(Intake[Upserted]):
+    """One commit of files, and of those that they replace."""
+
+    def __init__(self, commit: Commit, target: UpsertTable, place: str) -> None:
+        self._commit = commit
+        self._target = target
+        self._place = place
+        self._files: dict[tuple[str | None, ...], list[StoredFile]] | None = None
+
+    @property
+    def progress(self) -> Mapping[Progress, int]:
+        return self._commit.table.progress
+
+    @property
+    def epochs(self) -> Mapping[Progress, int]:
+        return self._commit.table.epochs
+
+    def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
+        self._commit.note_epochs(epochs)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._commit.table.is_empty
+
+    @property
+    def divides_partitions(self) -> bool:
+        """No: a key is in one task, so that it has one row."""
+        return False
+
+    def expect(self, partitions: Iterable[Progress]) -> None:
+        partitions = list(partitions)
+        counts = Counter(each.of_topic for each in partitions)
+        known = self._commit.table.partition_counts
+        for topic, count in counts.items():
+            if known.get(topic, count) < count and not self._target.more_partitions:
+                refuse(
+                    self._place,
+                    f"topic {topic.tp.topic} has {count} partitions now, and had {known[topic]}: a key that has moved"
+                    " to another would have a row for each. Offload it to a new table, or accept the partitions",
+                )
+        self._commit.note_partition_counts(counts)
+        self._commit.expect(partitions)
+
+    def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> UpsertRanges:
+        table, target = self._commit.table, self._target
+        files = TableFiles(table.location, table.columns, table.partition_by, target.compression, target.file_bytes)
+        shares = tuple(Share(each, tuple(self._files_of(each))) for each in ranges)
+        return UpsertRanges(reading, shares, files, target.skip_keyless, target.key_bytes)
+
+    def _files_of(self, each: OffsetRange) -> list[StoredFile]:
+        if self._files is None:
+            self._files = {}
+            partition_by = self._commit.table.partition_by
+            for file in self._commit.read_files():
+                value = tuple(file.partition_values.get(name) for name in partition_by)
+                self._files.setdefault(value, []).append(file)
+        return self._files.get(partition_value(self._commit.table.partition_by, each.tp), [])
+
+    def finish(self, outcomes: Sequence[Upserted], offsets: Mapping[Progress, int]) -> int:
+        keyless = sum(each.keyless for each in outcomes)
+        if keyless:
+            _log.warning("%d records have no key, and are left out of %s", keyless, self._place)
+        added = [file for each in outcomes for file in each.added]
+        removed = [path for each in outcomes for path in each.removed]
+        return self._commit.finish(added, offsets, removed)
+
+    def discard(self, outcomes: Iterable[Upserted]) -> None:
+        remove_files(self._commit.table.location, [file for each in outcomes for file in each.added])
+
+
+def _check(place: str, table: TableFacts) -> None:
+    if set(table.partition_by) != set(_PARTITION_BY):
+        refuse(place, f"it is partitioned by {', '.join(table.partition_by) or 'nothing'}, not by topic and partition")
+    missing = [name for name in _REQUIRED if name not in table.columns]
+    if missing:
+        refuse(place, f"it has no column {', '.join(missing)}")
+    for name, why in _UNSUITABLE.items():
+        if table.properties.get(name, "false").lower() == "true":
+            refuse(place, f"it has {why} ({name})")

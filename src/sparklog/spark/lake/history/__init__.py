@@ -1,0 +1,1 @@
+"""A table and the log behind it, read as one."""

@@ -1,0 +1,1 @@
+"""Where offloads go that is no Delta table: files with manifests, and relational databases."""

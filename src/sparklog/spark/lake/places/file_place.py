@@ -1,0 +1,170 @@
+"""Files in a local directory or in HDFS as a place to offload to: a commit is one manifest, put only if it is the next.
+
+A segment file ends with a whole batch, which may go beyond where the commit was planned to end. Then the place has come
+that far, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from sparklog.errors import DataSourceError, StorageError
+from sparklog.spark.lake.destination import Destination, Intake, Overtaken, Target, Task, refuse
+from sparklog.spark.lake.files import COMPRESSIONS
+from sparklog.spark.lake.places.file_manifest import DIRECTORY, FileManifest, FileManifests, Position
+from sparklog.spark.lake.places.file_tasks import FileRanges, FilesWritten, WriteParquet, WriteSegments
+from sparklog.spark.lake.progress import Progress
+from sparklog.spark.read.offsets import OffsetRange
+from sparklog.spark.read.options import ReadOptions
+from sparklog.storage.place import Place, open_place
+from sparklog.structs import NO_EPOCH, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARQUET, SEGMENTS = "parquet", "segments"
+_OURS = {DIRECTORY, "data", "segments"}
+
+
+@dataclass(frozen=True)
+class FilesTarget(Target):
+    """Where files go, and how they are written. Raises DataSourceError for a value that there is not."""
+
+    uri: str
+    """A path, ``file:///PATH`` or ``webhdfs://NAMENODE:9870/PATH``. It is made if it is not there."""
+    format: str = PARQUET
+    """``parquet``: the columns of the source. ``segments``: the brokers' bytes."""
+    compression: str = "snappy"
+    """Of Parquet; segments stay as they are."""
+    file_bytes: int = 256 << 20
+    """A file is complete when it has so much."""
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("format", self.format, (PARQUET, SEGMENTS)),
+            ("compression", self.compression, COMPRESSIONS),
+        ):
+            if value not in known:
+                text = f"{name} is one of {', '.join(known)}, not {value!r}"
+                raise DataSourceError("SPARKLOG_INVALID_OPTION", text)
+
+    def open(self, spark: SparkSession) -> FilesDestination:  # noqa: ARG002
+        return FilesDestination(open_place(self.uri), self)
+
+
+class FilesDestination(Destination[FilesWritten]):
+    """The place."""
+
+    def __init__(self, storage: Place, target: FilesTarget) -> None:
+        self._storage = storage
+        self._target = target
+        self._manifests = FileManifests(storage)
+
+    @property
+    def place(self) -> str:
+        return f"place {self._target.uri}"
+
+    def prepare(self) -> None:
+        """Nothing is made yet: a place is there when something is in it."""
+        with _in_words(self.place):
+            found = self._storage.list("")
+        others = {*found.files, *found.directories} - _OURS
+        if others and DIRECTORY not in found.directories:
+            refuse(self.place, f"it has other files, such as {min(others)}: name a place of its own")
+
+    def begin(self) -> FilesIntake:
+        with _in_words(self.place):
+            number, last = self._manifests.latest()
+        if last is not None and last.format != self._target.format:
+            refuse(self.place, f"its files are {last.format}, not {self._target.format}")
+        return FilesIntake(self, number, last)
+
+    def task(
+        self, reading: ReadOptions, ranges: Sequence[OffsetRange], first: frozenset[TopicPartition]
+    ) -> Task[FilesWritten]:
+        """``first``: the partitions of which no range came before in the commit."""
+        work = FileRanges(reading, tuple(ranges), self._storage.uri, self._target.file_bytes)
+        if self._target.format == SEGMENTS:
+            return WriteSegments(work, first)
+        return WriteParquet(work, self._target.compression)
+
+    def put(self, number: int, outcomes: Sequence[FilesWritten], positions: Mapping[Progress, Position]) -> None:
+        """Put the manifest of a commit. Raises Overtaken, DataSourceError."""
+        files = tuple(file for each in outcomes for file in each.files)
+        manifest = FileManifest(uuid4().hex, self._target.format, files, positions)
+        with _in_words(self.place):
+            is_put = self._manifests.put(number, manifest)
+        if not is_put:
+            raise Overtaken(
+                "SPARKLOG_OVERTAKEN",
+                f"another job has offloaded to {self.place} meanwhile; nothing of this one counts there",
+            )
+
+    def remove(self, outcomes: Iterable[FilesWritten]) -> None:
+        for each in outcomes:
+            for file in each.files:
+                with suppress(OSError):  # what no manifest names is nothing
+                    self._storage.remove(file.path)
+
+
+class FilesIntake(Intake[FilesWritten]):
+    """A commit that has begun after the manifest ``last``, and is to be number ``number``."""
+
+    def __init__(self, destination: FilesDestination, number: int, last: FileManifest | None) -> None:
+        self._destination = destination
+        self._number = number
+        self._positions = {} if last is None else last.positions
+        self._epochs: Mapping[Progress, int] = {}
+        self._begun: set[TopicPartition] = set()
+
+    @property
+    def progress(self) -> Mapping[Progress, int]:
+        return {each: at.offset for each, at in self._positions.items()}
+
+    @property
+    def epochs(self) -> Mapping[Progress, int]:
+        return {each: at.epoch for each, at in self._positions.items()}
+
+    def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
+        self._epochs = epochs
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._positions
+
+    def expect(self, partitions: Iterable[Progress]) -> None:
+        """Any other commit takes this one's number."""
+
+    def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> Task[FilesWritten]:
+        first = frozenset(each.tp for each in ranges) - self._begun
+        self._begun |= first
+        return self._destination.task(reading, ranges, first)
+
+    def finish(self, outcomes: Sequence[FilesWritten], offsets: Mapping[Progress, int]) -> int:
+        ends: dict[TopicPartition, int] = {}
+        for file in (file for each in outcomes for file in each.files):
+            ends[file.tp] = max(ends.get(file.tp, 0), file.end)
+        news = {
+            each: Position(max(offset, ends.get(each.tp, 0)), self._epochs.get(each, NO_EPOCH))
+            for each, offset in offsets.items()
+        }
+        self._destination.put(self._number, outcomes, {**self._positions, **news})
+        return self._number
+
+    def discard(self, outcomes: Iterable[FilesWritten]) -> None:
+        self._destination.remove(outcomes)
+
+
+@contextmanager
+def _in_words(place: str) -> Iterator[None]:
+    """Errors of a place as those of an offload."""
+    try:
+        yield
+    except StorageError as error:
+        refuse(place, str(error))
+    except OSError as error:
+        raise DataSourceError("SPARKLOG_TABLE_NOT_WRITTEN", f"{place} cannot be read or written: {error}") from error

@@ -1,0 +1,43 @@
+"""Where a database is, and what is never said of it."""
+
+import pytest
+
+from sparklog.errors import DataSourceError
+from sparklog.spark.lake.places.jdbc import Database
+
+URL = "jdbc:postgresql://h:5432/db"
+
+
+def test_a_database_shows_neither_password_nor_parameters():
+    database = Database(f"{URL}?ssl=true&reWriteBatchedInserts=true", "me", "sesame")
+    assert "sesame" not in repr(database)
+    assert database.shown == URL
+    assert database.said(ValueError("no,\n sesame")) == "no, ***"
+    assert database.driver_class == "org.postgresql.Driver"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"{URL}?user=me&password=x",
+        f"{URL}?ssl=true&PassWord = x",
+        f"{URL}?sslpassword=x",
+        f"{URL};pwd=x",
+        "jdbc:postgresql://me:x@h/db",
+        "jdbc:oracle:thin:me/x@h:1521",
+    ],
+)
+def test_a_url_with_a_password_is_refused(url):
+    with pytest.raises(DataSourceError, match="must have no password in it") as refused:
+        Database(url)
+    assert url not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"), [("postgresql://h/db", "no JDBC URL"), ("jdbc:other://h/db", "name the class")]
+)
+def test_what_is_no_url_and_what_has_no_known_driver_is_refused(url, why):
+    with pytest.raises(DataSourceError, match=why):
+        Database(url)
+    if url.startswith("jdbc"):
+        assert Database(url, driver="com.example.Driver").driver_class == "com.example.Driver"
