@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from sparklog.clock import Clock
-from sparklog.errors import ApiError, ErrorCode, LogError
+from sparklog.errors import ApiError, ErrorCode, LogDirFailed, LogError
 from sparklog.log.adoption import Adoption, AppendAdoption, Offer, RestoreAdoption
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import OFFERED_SUFFIX, files_with_suffix
@@ -174,10 +174,20 @@ class SegmentAdopter:
             log.take_adopted(adoption)
         finally:
             log.release()
-        if wish.log_start_offset != NO_START:
-            self._logs.advance_start(wish.tp, min(max(wish.log_start_offset, adoption.base_offset), log.log_end_offset))
         self._logs.written(log.directory)
         self._replicas.adopted(partition)
+        if wish.log_start_offset != NO_START:
+            await self._begin_at(wish.tp, min(max(wish.log_start_offset, adoption.base_offset), log.log_end_offset))
+
+    async def _begin_at(self, tp: TopicPartition, offset: int) -> None:
+        """The log begins at ``offset``, after a crash too. Raises LogDirFailed."""
+        self._logs.advance_start(tp, offset)
+        for _, write, refused in self._replicas.start_checkpoints():
+            try:
+                await asyncio.wrap_future(self._logs.run_on_disk(write))
+            except LogDirFailed as error:
+                refused(error)
+                raise
 
     # What nobody asks for
 
