@@ -29,6 +29,9 @@ _log = logging.getLogger(__name__)
 _DAY_S = 86_400
 _LEAST_SIZE = "spark.databricks.delta.optimize.minFileSize"
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+"""So many tasks list a table's files for ``VACUUM``, however few there are: 10,000 if it is not set."""
+_LISTINGS_A_CORE = 4
 _IS_CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
@@ -113,7 +116,8 @@ class TableMaintenance:
     def _vacuum(self, age_s: float) -> None:
         self._vacuumed_s = self._clock.monotonic()
         is_checked = str(not self._wanted.is_vacuum_unsafe).lower()
-        with _settings(self._spark, {_IS_CHECKED: is_checked}):
+        tasks = str(_LISTINGS_A_CORE * self._spark.sparkContext.defaultParallelism)
+        with _settings(self._spark, {_IS_CHECKED: is_checked, _LISTING: tasks}):
             self._tried("vacuumed", lambda: self._table.commands.vacuum(age_s / 3600))
 
     def _tried(self, what: str, act: Callable[[], object]) -> bool:
