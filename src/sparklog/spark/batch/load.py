@@ -378,7 +378,7 @@ def _write_stretch(job: _Job, stretch: Stretch) -> list[_Part]:
         for writer in writers.values():
             with suppress(OSError):
                 writer.discard()
-        return [_Part(-1, None, [], 0, 0, f"{stretch} could not be written: {error}")]
+        return [_Part(-1, None, [], 0, 0, f"{stretch.path}: {error}")]
     return [
         _Part(number, offer.tag, list(offer.bases), offer.end_offset, writers[number].nbytes)
         for number, offer in sorted(offers.items())
@@ -390,7 +390,9 @@ def _write_rows(job: _Job, rows: pa.RecordBatch, writers: dict[int, OfferWriter]
     key, value, headers, timestamp, named = (rows.column(name) for name in rows.schema.names)
     wrong = misplaced(named, len(job.places)) if named.null_count < len(named) else None
     if wrong is not None:
-        raise OSError(f"a row names partition {named[wrong]}, the topic has 0 to {len(job.places) - 1}")
+        raise OSError(
+            f"a row names partition {named[wrong]} of topic {job.topic!r}, which has 0 to {len(job.places) - 1}"
+        )
     now_ms = SystemClock().now_ms()
     for share in Partitioner(len(job.places)).shares(key, rows.num_rows, named=named):
         writer = writers.get(share.partition)

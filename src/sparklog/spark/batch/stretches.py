@@ -41,6 +41,10 @@ _PLAIN = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.t
 class Stretch(Protocol):
     """What one task reads. It is sent to the workers."""
 
+    @property
+    def path(self) -> str:
+        """Of the file, or of the directory, for people to read."""
+
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Key, value, headers, timestamp in ms, and the partition (int32), null where the key decides."""
 
@@ -135,6 +139,10 @@ class SegmentStretch:
 
     paths: tuple[str, ...]
     partition: int | None
+
+    @property
+    def path(self) -> str:
+        return str(Path(self.paths[0]).parent)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         visibility = Visibility(_hidden(self.paths), IsolationLevel.READ_COMMITTED)
