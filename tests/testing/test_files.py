@@ -57,6 +57,8 @@ def every_step(root):
     os.ftruncate(descriptor, 4)
     os.close(descriptor)
     os.truncate(root / "d" / "a", 2)
+    os.link(root / "d" / "a", root / "d" / "linked")
+    (root / "d" / "linked").unlink()
     (root / "d" / "a").rename(root / "d" / "b")
     os.replace(root / "d" / "b", root / "d" / "c")
     (root / "d" / "c").unlink()

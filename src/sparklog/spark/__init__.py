@@ -25,7 +25,7 @@ _HOMES = {
     "avro_values": "values.columns",
     "json_values": "values.columns",
     "session": "sessions",
-    "table": "lake.view",
+    "table": "lake.history.view",
     "to_avro_values": "values.columns",
     "to_json_values": "values.columns",
     "watch": "stream.lag",
