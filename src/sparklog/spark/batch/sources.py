@@ -153,7 +153,8 @@ def _of_keys(count: int) -> Any:
 def fingerprint(spark: SparkSession, source: Source, rows: DataFrame) -> str:
     """What tells this source from any other: names, sizes and times of its files, and what is made of them."""
     digest = hashlib.sha256()
-    settings = (source.format, *source.special, source.value, *sorted(source.options.items()))
+    columns = (source.key, source.value, source.timestamp, source.headers, source.partition)
+    settings = (source.format, *columns, *sorted(source.options.items()))
     digest.update(repr(settings).encode())
     for name in sorted(rows.inputFiles()):
         digest.update(repr((name, *_facts_of(spark, name))).encode())
