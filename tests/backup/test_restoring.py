@@ -22,6 +22,7 @@ from sparklog.record.records import iter_records
 from sparklog.storage.place import open_place
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -205,6 +206,47 @@ def test_a_compacted_topic_keeps_its_gaps(cluster, config, admin, back_up, copy,
     new = copy(name)
     assert values(config, new) == values(config, name)
     assert offsets(admin, new, LATEST) == [60]
+
+
+def test_what_compaction_and_erasure_removed_does_not_come_back(cluster, config, admin, place, back_up, copy, make):
+    """Though an earlier backup in the same place has it."""
+    name = make(1, cleanup_policy="compact", segment_bytes=500, delete_retention_ms=0)
+    tp = TopicPartition(name, 0)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
+        for number in range(10):
+            producer.send(name, b"old", key=b"%d" % number).result()
+        back_up(name)
+        for number in range(10):
+            producer.send(name, None, key=b"%d" % number).result()
+
+        def is_gone():
+            producer.send(name, b"new" * 20, key=b"other").result()
+            admin.compact([name])
+            return not {b"%d" % number for number in range(10)} & {key for _, key, _ in values(config, name)}
+
+        eventually(is_gone)
+    back_up(name)
+    assert values(config, copy(name)) == values(config, name)
+    admin.alter_topic_configs(name, {"cleanup.policy": "delete"})
+    back_up(name)
+    assert values(config, copy(name, f"{name}-once-compacted")) == values(config, name)
+    admin.erase(name, [b"other"])
+    back_up(name, anew=True)
+    assert b"other" not in log_bytes(cluster, TopicPartition(copy(name, f"{name}-erased"), tp.partition))
+
+
+def test_a_topic_that_is_compacted_no_longer(cluster, config, admin, back_up, copy, make):
+    """It has holes between segments, which a log that is not compacted must not have."""
+    name = make(1, cleanup_policy="compact", segment_bytes=500)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
+        for number in range(100):
+            producer.send(name, b"%d" % number * 20, key=b"%d" % (number if number % 7 == 0 else number % 3)).result()
+    admin.compact([name])
+    admin.alter_topic_configs(name, {"cleanup.policy": "delete"})
+    back_up(name)
+    new = copy(name)
+    assert values(config, new) == values(config, name)
+    assert offsets(admin, new, LATEST) == [100]
 
 
 def test_what_stands_in_the_way_is_refused(tmp_path, config, admin, place, back_up, copy, make, send):

@@ -130,6 +130,7 @@ def test_a_full_disk(prepared, tmp_path):
             assert not list(home.glob("*.tmp"))
             assert not (home / "adoption-checkpoint").exists()
         else:
+            adoption.discard()
             abandon(log)
             check_whole(home)
         if files.count <= n:

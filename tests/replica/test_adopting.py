@@ -12,7 +12,7 @@ from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.client.consumer.consumer import Consumer
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.adoption import offer_path
+from sparklog.log.adoption import ADOPTION, offer_path
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.adopting import LEFT_ALONE_S, remove_forgotten
 from sparklog.structs import TopicPartition
@@ -215,6 +215,20 @@ def test_restoring(loading, topic):
 
 
 @integration
+def test_a_log_never_ends_earlier_than_it_did(loading):
+    """Its followers may have the offsets yet, though all records are deleted."""
+    loading.begin()
+    loading.adopt(loading.offer("one", [three(loading.transaction)]))
+    loading.end()
+    eventually(lambda: len(loading.values()) == 3 * RECORDS)
+    loading.admin.delete_records({loading.tp: 3 * RECORDS + 1})
+    placed = in_a_row(three(PreparedTransaction("elsewhere", 900_000, 0)), 1)
+    offer_path(loading.directory, 1, "early").write_bytes(b"".join(placed))
+    with pytest.raises(ApiError, match="restore into a new topic"):
+        loading.admin.restore(OfferedSegments(loading.tp, loading.leader, "early", (1,), 1 + 3 * RECORDS))
+
+
+@integration
 def test_followers_have_it_too(tmp_path):
     """Also where the log begins at another offset than theirs."""
     with (
@@ -240,5 +254,10 @@ def test_what_nobody_asks_for_is_removed(tmp_path):
     for path in (late, mine):
         path.touch()
     os.utime(late, (1000, 1000))
+    certain = tmp_path / ADOPTION
+    certain.touch()
+    remove_forgotten(tmp_path, 1000 + LEFT_ALONE_S)
+    assert late.exists()
+    certain.unlink()
     remove_forgotten(tmp_path, 1000 + LEFT_ALONE_S)
     assert list(tmp_path.iterdir()) == [mine]

@@ -57,6 +57,8 @@ class BackupOptions:
     patience_s: float = 5.0
     """How long to look for a moment in which no transaction ends."""
     file_bytes: int = FILE_BYTES
+    anew: bool = False
+    """Use no file of an earlier backup: after an erasure these have the erased records still."""
 
     def __post_init__(self) -> None:
         if not self.topics:
@@ -139,7 +141,13 @@ class _Run:
         entries = {each.name: each for each in self._admin.topic_configs(info.name)}
         file_bytes = min(self._options.file_bytes, int(entries["segment.bytes"].value or FILE_BYTES))
         before = self._backups.latest_of(info.name)
-        known = before.partitions if before is not None and before.topic_id == info.topic_id else ()
+        if before is not None and before.topic_id != info.topic_id:
+            before = None
+        policies = (entries["cleanup.policy"].value or "", before.settings.get("cleanup.policy", "") if before else "")
+        if self._options.anew or any("compact" in each for each in policies):
+            # a tombstone that compaction has removed is in no new file, and what it deleted is in the old ones
+            before, runs = None, ()
+        known = before.partitions if before is not None else ()
         partitions = []
         for each in info.partitions:
             tp = TopicPartition(info.name, each.partition)

@@ -207,11 +207,12 @@ class _Run:
                 for base_offset, data in _batches(self._place, partition):
                     segments.write(base_offset, data)
                     self._listener(tp, len(data))
-            offered = OfferedSegments(tp, leader, tag, tuple(segments.paths), partition.end)
-            self._admin.restore(offered, partition.start)
         except BaseException:
             remove_files(segments.paths.values())
             raise
+        # from here on they are the broker's, which removes what it refuses: it may be renaming them when an answer is lost
+        offered = OfferedSegments(tp, leader, tag, tuple(segments.paths), partition.end)
+        self._admin.restore(offered, partition.start)
 
     def _segment_bytes(self, name: str) -> int:
         """How large a segment of the topic may be."""
@@ -301,16 +302,24 @@ class _Segments:
         self._most = most
         self._file: IO[bytes] | None = None
         self._size = 0
+        self._next_offset = 0
+        self._leader_epoch = 0
 
     def write(self, base_offset: int, data: bytes | bytearray) -> None:
-        """Add a batch."""
+        """Add a batch. A file ends where the next begins: if there are no records between, with a batch without any,
+        for only a compacted log may have a hole between segments.
+        """
         is_far = bool(self.paths) and base_offset - next(reversed(self.paths)) > _MOST_OFFSETS
-        if self._file is None or self._size + len(data) > self._most or is_far:
+        if self._file is None or self._size + len(data) + layout.HEADER_SIZE > self._most or is_far:
+            if self._file is not None and self._next_offset < base_offset and not is_far:
+                self._file.write(_empty_batch(base_offset - 1, self._leader_epoch))
             self.close()
             path = self.paths[base_offset] = offer_path(self._directory, base_offset, self._tag)
             self._file, self._size = path.open("xb"), 0
         self._file.write(data)
         self._size += len(data)
+        batch = RecordBatch(data)
+        self._next_offset, self._leader_epoch = batch.next_offset, batch.partition_leader_epoch
 
     def close(self) -> None:
         """What was written is in the files."""

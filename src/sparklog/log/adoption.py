@@ -85,6 +85,11 @@ def offer_path(directory: Path, base: int, tag: str) -> Path:
     return segment_path(directory, base, LOG_SUFFIX + offered_suffix(tag))
 
 
+def is_certain(directory: Path) -> bool:
+    """Whether an adoption is under way that the next start is to finish: none of the files may go. Raises OSError."""
+    return (directory / ADOPTION).exists()
+
+
 class Adoption:
     """One offer, looked at and put in place. ``check``, ``prepare`` and ``commit`` on any one thread, in this order.
 
@@ -232,9 +237,12 @@ class Adoption:
             raise LogDirFailed(f"cannot call off an adoption in {self._directory}: {error}") from error
 
     def discard(self) -> None:
-        """Remove what is left of the offer. What the disk does not let go is removed by the next start."""
+        """Remove what is left of the offer, unless it is certain: then the next start needs it. What the disk does not
+        let go is removed by the next start.
+        """
         with suppress(OSError):
-            remove_files(self._files())
+            if not is_certain(self._directory):
+                remove_files(self._files())
 
     def _files(self) -> list[Path]:
         return files_with_suffix(self._directory, self._suffix)

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 from sparklog.clock import Clock
 from sparklog.errors import ApiError, ErrorCode, LogDirFailed, LogError
-from sparklog.log.adoption import Adoption, AppendAdoption, Offer, RestoreAdoption
+from sparklog.log.adoption import Adoption, AppendAdoption, Offer, RestoreAdoption, is_certain
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import OFFERED_SUFFIX, files_with_suffix
 from sparklog.log.log import Log
@@ -67,6 +67,8 @@ class Adopted(NamedTuple):
     first_offset: int
     last_offset: int
     log_start_offset: int
+    leader_epoch: int
+    """Under which it was adopted: if another leads meanwhile it may be cut off again."""
 
 
 Ask = Callable[[Adoption], Awaitable[Verification | None]]
@@ -124,6 +126,7 @@ class SegmentAdopter:
                     if partition.log is not log or log.truncations != truncations:
                         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{wish.tp} is not the log that it was")
                     await self._put_in_place(wish, partition, adoption, verification)
+                    epoch = partition.leader_epoch
             except OSError as error:
                 missing = isinstance(error, FileNotFoundError)
                 code = ErrorCode.INVALID_REQUEST if missing else ErrorCode.KAFKA_STORAGE_ERROR
@@ -133,7 +136,7 @@ class SegmentAdopter:
             finally:
                 await self._off_the_loop(adoption.discard)
         _logger.info("%s: adopted %d records, up to offset %d", wish.tp, adoption.record_count, adoption.end_offset)
-        return Adopted(adoption.base_offset, adoption.end_offset - 1, partition.log_start_offset)
+        return Adopted(adoption.base_offset, adoption.end_offset - 1, partition.log_start_offset, epoch)
 
     async def _off_the_loop(self, work: Callable[..., _T], *arguments: object) -> _T:
         return await asyncio.wrap_future(self._thread.submit(work, *arguments))
@@ -203,7 +206,7 @@ class SegmentAdopter:
 def remove_forgotten(directory: Path, before: float) -> None:
     """Remove what was offered and not written to since ``before``, in seconds since 1970."""
     with suppress(OSError):
-        for path in files_with_suffix(directory, OFFERED_SUFFIX):
+        for path in () if is_certain(directory) else files_with_suffix(directory, OFFERED_SUFFIX):
             if path.lstat().st_mtime < before:
                 path.unlink()
 
@@ -216,6 +219,12 @@ def _check_place(log: Log, offer: Offer) -> None:
             ErrorCode.INVALID_REQUEST,
             f"{log.tp} has offsets {log.log_start_offset} to {log.log_end_offset - 1}: what begins at {offer.bases[0]} "
             "is not restored there; restore into a partition without records, or go on where it ends",
+        )
+    if offer.bases and offer.bases[0] < log.log_end_offset:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{log.tp} had records up to offset {log.log_end_offset - 1}, which followers may still have: what begins "
+            f"at {offer.bases[0]} is not restored there; restore into a new topic",
         )
 
 

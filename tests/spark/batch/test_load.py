@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from sparklog.client import Admin, Consumer, NewTopic
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
@@ -235,3 +236,37 @@ def test_another_run_takes_over(spark, options, records, monkeypatch):
     with pytest.raises(DataSourceError, match="another run of it has begun"):
         run(spark, options())
     assert flat(records()) == expected()
+
+
+def test_a_name_stands_for_columns_in_their_places(spark, options):
+    run(spark, options(timestamp=None))
+    with pytest.raises(DataSourceError, match="SPARKLOG_OTHER_LOAD"):
+        run(spark, options(key="text", value="id", timestamp=None))
+    with pytest.raises(DataSourceError, match="SPARKLOG_OTHER_LOAD"):
+        run(spark, options(key=None, headers="id", timestamp=None))
+
+
+def test_names_of_columns_with_dots(spark, tmp_path, options, records):
+    source = tmp_path / "rows.json"
+    source.write_text('{"a": {"b": "inner"}, "a.b": "outer", "c`d": 1}\n')
+    run(spark, options(source, "json", key="a.b", value=None, timestamp=None))
+    (found,) = [each for part in records().values() for each in part]
+    assert (found.key, json.loads(found.value)) == (b"outer", {"a": {"b": "inner"}, "c`d": 1})
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_row_that_names_no_partition(spark, tmp_path, options, keep):
+    path = tmp_path / "rows.parquet"
+    columns = {"id": ["a", "b"], "text": ["x", "y"], "p": pa.array([0, None], pa.int32()), "at": [1, 2]}
+    pq.write_table(pa.table(columns), path)
+    more = {"keep_order": True} if keep else {}
+    with pytest.raises((PySparkException, DataSourceError), match="row names"):
+        run(spark, options(path, partition="p", **more))
+
+
+def test_a_key_of_a_csv_file_is_its_text(spark, tmp_path, options, records):
+    source = tmp_path / "rows.csv"
+    source.write_text("id,text\n007,0123\n")
+    run(spark, options(source, "csv", timestamp=None))
+    (found,) = [each for part in records().values() for each in part]
+    assert (found.key, found.value) == (b"007", b"0123")

@@ -60,7 +60,7 @@ async def _adopt(broker: BrokerContext, message: AdoptSegmentsRequest) -> Adopte
         return None
 
     adopted = await broker.adopter.adopt(wish, ask)
-    await broker.replicas.replicated(tp, partition.leader_epoch, adopted.last_offset, message.timeout_ms)
+    await broker.replicas.replicated(tp, adopted.leader_epoch, adopted.last_offset, message.timeout_ms)
     return adopted
 
 

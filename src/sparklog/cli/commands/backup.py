@@ -51,9 +51,10 @@ def backup() -> None:
     "--wait", "patience", type=click.FloatRange(0), default=5.0, show_default=True, metavar="SECONDS",
     help="How long to look for a moment in which no transaction ends.",
 )  # fmt: skip
+@click.option("--anew", is_flag=True, help="Copy everything, as after an erasure; use no file of an earlier backup.")
 @output_option
 @bootstrap_option
-def run(topics: tuple[str, ...], dest: str, patience: float, as_json: bool, bootstrap: str) -> None:
+def run(topics: tuple[str, ...], dest: str, patience: float, anew: bool, as_json: bool, bootstrap: str) -> None:
     """Back the TOPICs up as they are now.
 
     The ends of all partitions are read at one moment: the backup has what a read_committed reader could see then.
@@ -70,7 +71,7 @@ def run(topics: tuple[str, ...], dest: str, patience: float, as_json: bool, boot
 
     place = open_place(dest)
     with connected(bootstrap) as cluster, progress("backup", None, "bytes") as advance:
-        options = BackupOptions(topics, patience)
+        options = BackupOptions(topics, patience, anew=anew)
         made = make_backup(cluster.config, place, options, listener=partial(advance_bytes, advance))
     if as_json:
         show_json(_document(made.number, made.backup) | {"copied_bytes": made.copied_bytes})

@@ -154,6 +154,7 @@ class _Load:
         self._group = f"sparklog-load.{options.name}"
         self._info = admin.describe_topics([options.topic])[options.topic]
         self._mark = TopicPartition(options.topic, 0)
+        self._offered: set[str] = set()  # tags of files that are a broker's business by now
 
     def run(self) -> Loaded:
         source, rows = self._options.source, None
@@ -286,6 +287,7 @@ class _Load:
         if part.tag is not None:
             broker = job.places[part.partition].broker
             offered = OfferedSegments(self._tp(part.partition), broker, part.tag, tuple(part.bases), part.end_offset)
+            self._offered.add(part.tag)
             self._admin.adopt(offered, self._group)
 
     def _commit(self, transaction: PreparedTransaction, print_: str) -> None:
@@ -295,7 +297,8 @@ class _Load:
 
     def _take_back(self, transaction: PreparedTransaction, parts: list[_Part]) -> None:
         """As far as the cluster can be asked; else it does so itself when the transaction's time is up."""
-        self._remove(parts)
+        with suppress(Exception):
+            self._remove([each for each in parts if each.tag not in self._offered])
         with suppress(Exception):
             self._admin.end_prepared([transaction], commit=False)
 

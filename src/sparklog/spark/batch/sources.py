@@ -65,8 +65,7 @@ def rows_of(spark: SparkSession, source: Source, partition_count: int) -> DataFr
     """
     from pyspark.sql import functions as f
 
-    frame = spark.read.format(source.format).options(**{**_DEFAULTS.get(source.format, {}), **source.options})
-    read = frame.load(source.path)
+    read = _read(spark, source)
     named = [each for each in (*source.special, source.value) if each is not None]
     missing = [each for each in named if each not in read.columns]
     if missing:
@@ -77,9 +76,9 @@ def rows_of(spark: SparkSession, source: Source, partition_count: int) -> DataFr
     rows = read.select(
         key.alias("key"),
         value.alias("value"),
-        (f.col(source.headers) if source.headers else f.lit(None).cast("array<struct<key:string,value:binary>>")).alias(
-            "headers"
-        ),
+        (
+            _column(source.headers) if source.headers else f.lit(None).cast("array<struct<key:string,value:binary>>")
+        ).alias("headers"),
         _milliseconds(read, source.timestamp).alias("timestamp"),
         _partition(source, key, value, partition_count).alias("partition"),
     )
@@ -87,12 +86,33 @@ def rows_of(spark: SparkSession, source: Source, partition_count: int) -> DataFr
     return spread.sortWithinPartitions("timestamp") if source.timestamp and not source.keep_order else spread
 
 
+def _read(spark: SparkSession, source: Source) -> DataFrame:
+    """The files. Key and value of a CSV file are its text: what looks like a number may begin with zeros."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    reader = spark.read.format(source.format).options(**{**_DEFAULTS.get(source.format, {}), **source.options})
+    read = reader.load(source.path)
+    texts = {source.key, source.value} - {source.timestamp, source.partition, None}
+    if source.format != "csv" or not texts.intersection(read.columns):
+        return read
+    inferred = (StructField(each.name, StringType()) if each.name in texts else each for each in read.schema)
+    return reader.schema(StructType(list(inferred))).load(source.path)
+
+
+def _column(name: str) -> Column:
+    """A column of the files, whatever is in its name."""
+    from pyspark.sql import functions as f
+
+    quoted = name.replace("`", "``")
+    return f.col(f"`{quoted}`")
+
+
 def _bytes_of(read: DataFrame, name: str | None) -> Column:
     from pyspark.sql import functions as f
 
     if name is None:
         return f.lit(None).cast("binary")
-    return f.col(name) if dict(read.dtypes)[name] == "binary" else f.col(name).cast("string").cast("binary")
+    return _column(name) if dict(read.dtypes)[name] == "binary" else _column(name).cast("string").cast("binary")
 
 
 def _value(read: DataFrame, source: Source) -> Column:
@@ -101,7 +121,7 @@ def _value(read: DataFrame, source: Source) -> Column:
     if source.value is not None:
         return _bytes_of(read, source.value)
     parts = [each for each in read.columns if each not in source.special]
-    return f.to_json(f.struct(*(f.col(each) for each in parts or read.columns))).cast("binary")
+    return f.to_json(f.struct(*(_column(each) for each in parts or read.columns))).cast("binary")
 
 
 def _milliseconds(read: DataFrame, name: str | None) -> Column:
@@ -111,12 +131,12 @@ def _milliseconds(read: DataFrame, name: str | None) -> Column:
         return f.lit(None).cast("long")
     kind = dict(read.dtypes)[name]
     if kind in ("timestamp", "timestamp_ntz"):
-        return f.unix_millis(f.col(name).cast("timestamp"))
+        return f.unix_millis(_column(name).cast("timestamp"))
     if kind not in ("bigint", "int"):
         raise DataSourceError(
             "SPARKLOG_UNSUPPORTED_SCHEMA", f"column {name!r} is {kind}: a timestamp, or a long in ms, is wanted"
         )
-    return f.col(name).cast("long")
+    return _column(name).cast("long")
 
 
 def _partition(source: Source, key: Column, value: Column, count: int) -> Column:
@@ -124,7 +144,7 @@ def _partition(source: Source, key: Column, value: Column, count: int) -> Column
     from pyspark.sql import functions as f
 
     if source.partition is not None:
-        number = f.col(source.partition).cast("int")
+        number = _column(source.partition).cast("int")
         complaint = f.concat(
             f.lit(f"[SPARKLOG_INVALID_PARTITION] the topic has partitions 0 to {count - 1}, a row names "),
             f.coalesce(number.cast("string"), f.lit("null")),
@@ -153,7 +173,8 @@ def _of_keys(count: int) -> Any:
 def fingerprint(spark: SparkSession, source: Source, rows: DataFrame) -> str:
     """What tells this source from any other: names, sizes and times of its files, and what is made of them."""
     digest = hashlib.sha256()
-    settings = (source.format, *source.special, source.value, *sorted(source.options.items()))
+    columns = (source.key, source.value, source.timestamp, source.headers, source.partition)
+    settings = (source.format, *columns, *sorted(source.options.items()))
     digest.update(repr(settings).encode())
     for name in sorted(rows.inputFiles()):
         digest.update(repr((name, *_facts_of(spark, name))).encode())

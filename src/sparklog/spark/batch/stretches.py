@@ -74,6 +74,8 @@ def _as_records(found: pa.RecordBatch, source: Source) -> pa.RecordBatch:
         times = whole.cast(pa.timestamp("ms", times.type.tz)).cast(pa.int64())
     headers = _column(found, source.headers, HEADERS_TYPE)
     partition = _column(found, source.partition, pa.int32()).cast(pa.int32())
+    if source.partition is not None and partition.null_count:
+        raise OSError(f"a row names no partition: column {source.partition!r} is null")
     return _records(
         _column(found, source.key, pa.binary()),
         _column(found, source.value, pa.binary()),
