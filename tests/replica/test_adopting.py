@@ -250,14 +250,16 @@ def test_followers_have_it_too(tmp_path):
 
 
 def test_what_nobody_asks_for_is_removed(tmp_path):
-    late, mine = offer_path(tmp_path, 0, "late"), offer_path(tmp_path, 0, "mine")
-    for path in (late, mine):
+    late, mine, first = (offer_path(tmp_path, 0, tag) for tag in ("late", "mine", "long"))
+    last = offer_path(tmp_path, 9, "long")
+    for path in (late, mine, first, last):
         path.touch()
-    os.utime(late, (1000, 1000))
+    for path in (late, first):
+        os.utime(path, (1000, 1000))
     certain = tmp_path / ADOPTION
     certain.touch()
     remove_forgotten(tmp_path, 1000 + LEFT_ALONE_S)
     assert late.exists()
     certain.unlink()
     remove_forgotten(tmp_path, 1000 + LEFT_ALONE_S)
-    assert list(tmp_path.iterdir()) == [mine]
+    assert set(tmp_path.iterdir()) == {mine, first, last}

@@ -210,7 +210,7 @@ class _Run:
         except BaseException:
             remove_files(segments.paths.values())
             raise
-        # from here on they are the broker's, which removes what it refuses: it may be renaming them when an answer is lost
+        # from here on they are the broker's: it removes what it refuses, and may be renaming them when no answer comes
         offered = OfferedSegments(tp, leader, tag, tuple(segments.paths), partition.end)
         self._admin.restore(offered, partition.start)
 

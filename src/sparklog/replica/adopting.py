@@ -24,7 +24,7 @@ from sparklog.clock import Clock
 from sparklog.errors import ApiError, ErrorCode, LogDirFailed, LogError
 from sparklog.log.adoption import Adoption, AppendAdoption, Offer, RestoreAdoption, is_certain
 from sparklog.log.directories.manager import LogManager
-from sparklog.log.files import OFFERED_SUFFIX, files_with_suffix
+from sparklog.log.files import OFFERED_SUFFIX, files_with_suffix, remove_files
 from sparklog.log.log import Log
 from sparklog.log.origin import Verification
 from sparklog.net.tasks import Tasks
@@ -118,8 +118,8 @@ class SegmentAdopter:
             adoption = self._adoption(wish, log)
             try:
                 await self._off_the_loop(adoption.check)
-                if wish.mode is Mode.APPEND:
-                    await self._off_the_loop(adoption.prepare, log.log_end_offset, partition.leader_epoch)
+                first = log.log_end_offset if wish.mode is Mode.APPEND else wish.offer.bases[0]
+                await self._off_the_loop(adoption.prepare, first, partition.leader_epoch)
                 verification = await ask(adoption)
                 async with self._replicas.changing:
                     partition = self._led(wish)
@@ -204,11 +204,16 @@ class SegmentAdopter:
 
 
 def remove_forgotten(directory: Path, before: float) -> None:
-    """Remove what was offered and not written to since ``before``, in seconds since 1970."""
+    """Remove the offers of which no file was written to since ``before``, in seconds since 1970: the first of many
+    segments waits long for the last.
+    """
     with suppress(OSError):
+        offers: defaultdict[str, list[Path]] = defaultdict(list)
         for path in () if is_certain(directory) else files_with_suffix(directory, OFFERED_SUFFIX):
-            if path.lstat().st_mtime < before:
-                path.unlink()
+            offers[path.name.removesuffix(OFFERED_SUFFIX).rpartition(".")[2]].append(path)
+        for paths in offers.values():
+            if max(path.lstat().st_mtime for path in paths) < before:
+                remove_files(paths)
 
 
 def _check_place(log: Log, offer: Offer) -> None:
