@@ -34,6 +34,7 @@ def test_its_outputs_are_in_the_file_and_tell_nothing_of_a_machine():
     assert socket.gethostname() not in words.split()
 
 
+@pytest.mark.slow  # a minute of a JVM of its own; the notebook of the flights runs in every run
 @pytest.mark.spark
 @pytest.mark.timeout(2 * CELL_TIMEOUT_S)
 def test_it_runs_and_comes_to_the_right_table(run):

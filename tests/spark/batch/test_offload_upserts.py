@@ -135,6 +135,7 @@ def test_the_table_is_the_dictionary_commit_by_commit(spark, place, name, option
     assert name in told.userMetadata
 
 
+@pytest.mark.slow  # test_offload_deaths has it by chance
 def test_a_table_that_delta_s_own_commands_look_after(spark, place, options, send, same):
     """OPTIMIZE writes files by Spark's writer; rows that are deleted by hand stay away until their keys come again."""
     apart = options(UpsertTable(place, file_bytes=1))
@@ -154,6 +155,7 @@ def test_a_table_that_delta_s_own_commands_look_after(spark, place, options, sen
     same(without={6})
 
 
+@pytest.mark.slow  # test_offload_deaths has it by chance
 def test_a_table_that_is_changed_meanwhile_is_begun_from_again(spark, place, options, send, monkeypatch, caplog):
     send([(key, b"1") for key in range(10)])
     run(spark, options())

@@ -139,6 +139,7 @@ def test_a_schema_may_have_more_fields_if_it_is_said(spark, home, make, send, de
     assert table(spark, home).count() == 2
 
 
+@pytest.mark.slow  # test_offload_deaths has it by chance
 def test_two_jobs_between_the_two_commits(spark, monkeypatch, home, make, send, decoded):
     name = make()
     send(name, b"bad", click(1))
@@ -169,6 +170,7 @@ def test_dead_letters_belong_to_one_table(spark, home, make, send, decoded):
         run(spark, decoded(name, dead_letters=str(home / "table")))
 
 
+@pytest.mark.slow  # OPTIMIZE takes its time
 def test_small_files_are_merged_as_it_goes(spark, home, make, send, cluster):
     name = make(2)
     layout = RawTable(str(home / "table"), ("partition",), maintenance=Maintenance(merge_files=2))

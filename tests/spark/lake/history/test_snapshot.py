@@ -117,6 +117,7 @@ class TestByHand:
             Snapshot.open(str(tmp_path / name))
 
 
+@pytest.mark.slow  # a minute of commands of Delta; what a snapshot reads is tested above
 @pytest.mark.spark
 @pytest.mark.integration
 @pytest.mark.timeout(600)
