@@ -134,7 +134,7 @@ def _value(batch: pa.RecordBatch, name: str) -> str | None:
     moment = moment_of(_micros(batch)[0].as_py())
     if moment is None:
         return None
-    return moment.date().isoformat() if name == DAY else moment.strftime("%Y-%m-%d-%H")
+    return moment.date().isoformat() if name == DAY else moment.isoformat("-", "hours").removesuffix("+00:00")
 
 
 def _written(value: Any) -> str | None:
