@@ -12,7 +12,7 @@ from spark.lake.history.delta_log import TOPIC, TOPIC_ID, DeltaLog, progress, ro
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.columns import TableColumns
 from sparklog.spark.lake.delta.table import DeltaTable
-from sparklog.spark.lake.history.snapshot import Snapshot
+from sparklog.spark.lake.history.snapshot import Snapshot, TableFile
 from sparklog.spark.lake.history.table_rows import TableRows
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.schema import source_schema
@@ -55,6 +55,23 @@ class TestByHand:
         assert snapshot.newest().version == 2
         with pytest.raises(DataSourceError, match=r"SPARKLOG_NO_TABLE.*as of 7"):
             Snapshot.open(str(log.path), 7)
+
+    def test_the_newest_version_of_a_relative_path_is_of_the_same_table_in_any_directory(self, tmp_path, monkeypatch):
+        for name, count in (("driver", 3), ("worker", 7)):
+            DeltaLog(tmp_path / name / "lake").append(rows(range(count)), ends={0: count})
+        monkeypatch.chdir(tmp_path / "driver")
+        given = pickle.loads(pickle.dumps(Snapshot.open("./lake").narrowed([], [])))
+        monkeypatch.chdir(tmp_path / "worker")
+        newest = given.newest()
+        assert (newest.name, newest.location) == ("./lake", str(tmp_path / "driver" / "lake"))
+        assert newest.end(progress()) == 3
+
+    def test_a_text_that_was_cut_is_no_topic(self, tmp_path):
+        cut = "a" * 32
+        file = TableFile("part", 1, 0, 9, (0, 0), (cut, cut + "\U0010ffff"), 0, None)
+        whole = file._replace(topics=(cut, cut))
+        assert not Snapshot("t", str(tmp_path), 0, frozenset(), (file,)).has_topic(cut)
+        assert Snapshot("t", str(tmp_path), 0, frozenset(), (whole,)).has_topic(cut)
 
     def test_what_a_task_is_given(self, tmp_path):
         log = DeltaLog(tmp_path / "table")

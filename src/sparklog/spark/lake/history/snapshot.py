@@ -40,6 +40,8 @@ _UNDERSTOOD = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtoco
 """Features of Delta that readers must know, and that change nothing here, or that are heeded."""
 _ATTEMPTS = 4
 _COMMITS_LOOKED_AT = 100
+_CUT = 32
+"""Characters of a text that Delta's writers keep in statistics. They add one to a greatest end that they cut."""
 _COLUMN_MAPPING = "delta.columnMapping.mode"
 
 
@@ -95,7 +97,10 @@ class Snapshot:
         Raises DataSourceError where there is no such table or version, or where it cannot be read as history;
         ConfigError where the package that reads it is not installed.
         """
-        location = location_of(name)
+        return cls._at(name, location_of(name), as_of)
+
+    @classmethod
+    def _at(cls, name: str, location: str, as_of: AsOf | None = None) -> Snapshot:
         if location.startswith("/") and "%" in location:
             refuse(name, "its path has a % in it, which the package deltalake takes for an escape")
         for left in reversed(range(_ATTEMPTS)):
@@ -122,8 +127,8 @@ class Snapshot:
         return cls(name, location, int(handle.version()), columns, files, as_of is not None, {}, {}, handle)
 
     def newest(self) -> Snapshot:
-        """The newest version of the same table. Raises as ``open`` does."""
-        return Snapshot.open(self.name)
+        """The newest version of the same table, in whatever directory a task works. Raises as ``open`` does."""
+        return Snapshot._at(self.name, self.location)
 
     def end(self, each: Progress) -> int:
         """The next offset that is to come into the table; 0 where nothing has come yet."""
@@ -145,8 +150,11 @@ class Snapshot:
         return sorted((each for each in found if each.may_have(wanted.tp)), key=lambda each: each.low)
 
     def has_topic(self, topic: str) -> bool:
-        """Whether a file surely has rows of it, by the ends of its statistics."""
-        return any(each.topics is not None and topic in each.topics for each in self.files)
+        """Whether a file surely has rows of it, by its statistics. The least may be cut, no greatest is."""
+        return any(
+            each.topics is not None and topic in each.topics and (len(topic) != _CUT or topic == each.topics[1])
+            for each in self.files
+        )
 
     def narrowed(self, wanted: Iterable[OffsetRange], partitions: Iterable[Progress]) -> Snapshot:
         """What a task needs that reads these ranges, of these partitions."""
