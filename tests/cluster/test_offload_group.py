@@ -23,6 +23,13 @@ def test_a_note_is_read_as_it_was_written(place):
     assert len(note.to_metadata()) < 4096
 
 
+def test_long_places_that_differ_at_their_ends_are_two():
+    note = OffloadNote.from_metadata(OffloadNote(ID, "x" * 600 + "a").to_metadata())
+    assert note is not None
+    assert note.is_of("x" * 600 + "a")
+    assert not note.is_of("x" * 600 + "b")
+
+
 @pytest.mark.parametrize("text", ["", "sparklog-offload", "sparklog-offload x y", f"other {ID} place", str(ID)])
 def test_the_metadata_of_others_is_no_note(text):
     assert OffloadNote.from_metadata(text) is None

@@ -6,6 +6,7 @@ not an offload's: a topic that was deleted and made again under its name has oth
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import NamedTuple
 from uuid import UUID
 
@@ -28,7 +29,7 @@ class OffloadNote(NamedTuple):
 
     def to_metadata(self) -> str:
         """The text that is committed."""
-        return f"{_MARK} {self.topic_id} {self.place[:_LONGEST_PLACE]}"
+        return f"{_MARK} {self.topic_id} {_short(self.place)}"
 
     @classmethod
     def from_metadata(cls, text: str) -> OffloadNote | None:
@@ -42,4 +43,12 @@ class OffloadNote(NamedTuple):
 
     def is_of(self, place: str) -> bool:
         """Whether it tells of ``place``."""
-        return self.place == place[:_LONGEST_PLACE]
+        return self.place == _short(place)
+
+
+def _short(place: str) -> str:
+    """A longer one ends with its hash: places that differ do so in the metadata too."""
+    if len(place) <= _LONGEST_PLACE:
+        return place
+    digest = sha256(place.encode()).hexdigest()
+    return f"{place[: _LONGEST_PLACE - len(digest) - 1]} {digest}"

@@ -3,7 +3,7 @@
 import pytest
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.lake.location import location_of
+from sparklog.spark.lake.location import identity_of, location_of
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,21 @@ def test_a_relative_path_is_of_the_working_directory(tmp_path, monkeypatch):
     assert location_of("./lake/clicks") == str(tmp_path / "lake" / "clicks")
     with pytest.raises(DataSourceError, match="write file:///PATH"):
         location_of("file:lake/clicks")
+
+
+@pytest.mark.parametrize("name", ["/a/b", "/a/b/", "/a/x/../b", "file:/a/b", "file:///a/b"])
+def test_a_table_is_one_table_under_all_its_names(name):
+    assert identity_of(name) == "table /a/b"
+
+
+def test_one_relative_path_is_two_tables_in_two_directories(tmp_path, monkeypatch):
+    found = set()
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        directory.mkdir()
+        monkeypatch.chdir(directory)
+        found.add(identity_of("lake/clicks"))
+    assert len(found) == 2
+
+
+def test_a_table_of_the_catalog_goes_by_its_name():
+    assert identity_of("lake.clicks") == "table lake.clicks"

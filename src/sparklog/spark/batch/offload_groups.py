@@ -30,6 +30,7 @@ class OffloadGroups:
     """Of one job. It belongs to one thread. Close it."""
 
     def __init__(self, config: ClientConfig, place: str, clock: Clock) -> None:
+        """``place``: its identity (``Target.identity``)."""
         self._config = config
         self._place = place
         self._clock = clock

@@ -157,6 +157,15 @@ class Destination(ABC, Generic[OutcomeT]):
 class Target(ABC):
     """The description of a place. A value, without a session or a connection."""
 
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """A text that no other place has, and that all names of this one give where that can be told.
+
+        What is offloaded to one place is not in another. So two places must not have the same, for brokers delete what
+        is in one (``spark/batch/offload_groups.py``). Without passwords.
+        """
+
     @abstractmethod
     def open(self, spark: SparkSession) -> Destination[Any]:
         """Raises ConfigError where the session lacks what the place needs, DataSourceError for a wrong description."""

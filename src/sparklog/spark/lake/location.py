@@ -16,3 +16,11 @@ def location_of(name: str) -> str:
             raise DataSourceError("SPARKLOG_INVALID_OPTION", f"table {name}: write file:///PATH, or the path alone")
         return os.path.abspath(unquote(urlsplit(name).path))
     return name.rstrip("/") if "://" in name else os.path.abspath(name)
+
+
+def identity_of(name: str) -> str:
+    """The same text for all names of a table, and another one for another table: of a path, where it lies.
+
+    ``name`` is a path or a URI if it has a slash, else a table of the catalog. Raises as ``location_of`` does.
+    """
+    return f"table {location_of(name) if '/' in name else name}"

@@ -312,3 +312,10 @@ def test_files_may_lie_in_hdfs(spark, hdfs, cluster, options, make, send, kind):
     place = open_place(uri)
     for tp in found.offsets:
         assert b"".join(place.read(each.path) for each in found.files if each.tp == tp) == log_bytes(cluster, tp)
+
+
+def test_a_place_is_one_under_all_its_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ("clicks", "./clicks/", f"{tmp_path}/clicks/", f"file://{tmp_path}/clicks")
+    assert {FilesTarget(name).identity for name in names} == {f"place {tmp_path}/clicks"}
+    assert FilesTarget("webhdfs://host:9870/a/").identity == "place webhdfs://host:9870/a"

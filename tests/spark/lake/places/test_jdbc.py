@@ -4,6 +4,7 @@ import pytest
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.places.jdbc import Database
+from sparklog.spark.lake.places.jdbc_table import JdbcTable
 
 URL = "jdbc:postgresql://h:5432/db"
 
@@ -41,3 +42,16 @@ def test_what_is_no_url_and_what_has_no_known_driver_is_refused(url, why):
         Database(url)
     if url.startswith("jdbc"):
         assert Database(url, driver="com.example.Driver").driver_class == "com.example.Driver"
+
+
+def test_tables_of_other_databases_schemas_and_users_are_others():
+    url = "jdbc:postgresql://h/db"
+    targets = [
+        JdbcTable(Database(url, "ann"), "clicks"),
+        JdbcTable(Database(url, "bob"), "clicks"),
+        JdbcTable(Database(f"{url}?currentSchema=a", "ann"), "clicks"),
+        JdbcTable(Database(f"{url}?currentSchema=b", "ann"), "clicks"),
+        JdbcTable(Database(url, "ann"), "public.clicks"),
+    ]
+    assert len({each.identity for each in targets}) == len(targets)
+    assert targets[-1].identity == JdbcTable(Database(url, "bob"), "public.clicks").identity

@@ -21,6 +21,7 @@ from sparklog.spark.lake.delta.maintenance import Maintenance, TableMaintenance
 from sparklog.spark.lake.delta.table import Commit, DeltaTable
 from sparklog.spark.lake.destination import Destination, Intake, Target
 from sparklog.spark.lake.files import Offloaded, TableFiles, TableWriter, check_compression, remove_files
+from sparklog.spark.lake.location import identity_of
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.columns import read_ranges
 from sparklog.spark.read.offsets import OffsetRange
@@ -71,6 +72,10 @@ class DecodedTable(Target):
         for each in self.extra:
             if each not in EXTRA_COLUMNS:
                 raise _invalid(f"a decoded table may also have {', '.join(EXTRA_COLUMNS)}, not {each!r}")
+
+    @property
+    def identity(self) -> str:
+        return identity_of(self.name)
 
     def open(self, spark: SparkSession) -> DecodedTableDestination:
         decoding = Decoding(

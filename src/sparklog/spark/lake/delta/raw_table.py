@@ -12,6 +12,7 @@ from sparklog.spark.lake.delta.maintenance import Maintenance, TableMaintenance
 from sparklog.spark.lake.delta.table import Commit, DeltaTable
 from sparklog.spark.lake.destination import Destination, Intake, Target
 from sparklog.spark.lake.files import Offloaded, TableFiles, WriteRanges, check_compression, remove_files
+from sparklog.spark.lake.location import identity_of
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
@@ -41,6 +42,10 @@ class RawTable(Target):
                     f"a table is partitioned by {', '.join(PARTITION_COLUMNS)} or none of them, not by {each!r}",
                 )
         check_compression(self.compression)
+
+    @property
+    def identity(self) -> str:
+        return identity_of(self.name)
 
     def open(self, spark: SparkSession) -> RawTableDestination:
         return RawTableDestination(spark, DeltaTable(spark, self.name), self)

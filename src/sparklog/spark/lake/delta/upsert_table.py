@@ -17,6 +17,7 @@ from sparklog.spark.lake.delta.table import Commit, DeltaTable, TableFacts
 from sparklog.spark.lake.delta.upsert import Share, Upserted, UpsertRanges, partition_value
 from sparklog.spark.lake.destination import Destination, Intake, Target, refuse
 from sparklog.spark.lake.files import TableFiles, check_compression, remove_files
+from sparklog.spark.lake.location import identity_of
 from sparklog.spark.lake.progress import UPSERT_PROPERTY, Progress
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
@@ -56,6 +57,10 @@ class UpsertTable(Target):
 
     def __post_init__(self) -> None:
         check_compression(self.compression)
+
+    @property
+    def identity(self) -> str:
+        return identity_of(self.name)
 
     def open(self, spark: SparkSession) -> UpsertTableDestination:
         return UpsertTableDestination(spark, DeltaTable(spark, self.name, is_upserted=True), self)

@@ -52,6 +52,10 @@ class FilesTarget(Target):
                 text = f"{name} is one of {', '.join(known)}, not {value!r}"
                 raise DataSourceError("SPARKLOG_INVALID_OPTION", text)
 
+    @property
+    def identity(self) -> str:
+        return f"place {open_place(self.uri).uri.rstrip('/')}"
+
     def open(self, spark: SparkSession) -> FilesDestination:  # noqa: ARG002
         return FilesDestination(open_place(self.uri), self)
 

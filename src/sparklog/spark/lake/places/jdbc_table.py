@@ -66,6 +66,12 @@ class JdbcTable(Target):
     batch_rows: int = 500
     """So many rows a task sends to the database at once; it holds them in memory."""
 
+    @property
+    def identity(self) -> str:
+        """With all of the URL: its parameters may name a database or a schema. A user may have a schema too."""
+        user = "" if "." in self.table else f", user {self.database.user}"
+        return f"table {self.table} of {self.database.url}{user}"
+
     def open(self, spark: SparkSession) -> JdbcDestination:
         return JdbcDestination(spark, self)
 
