@@ -7,6 +7,7 @@ from compaction.dump import differences
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.admin.log_dirs import Replica
+from sparklog.client.consumer.fetch.segment_files import SegmentFiles
 from sparklog.clock import SystemClock
 from sparklog.compaction.split import IndexStretch, RewriteStretch, Target
 from sparklog.compaction.stats import CleanerStats
@@ -15,8 +16,6 @@ from sparklog.errors import ApiError, ConnectionFailed
 from sparklog.spark.batch import compact
 from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, run, run_on
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
-from sparklog.spark.read.direct_options import DirectOptions
-from sparklog.spark.read.segment_files import SegmentFiles
 from sparklog.structs import TopicPartition
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
@@ -50,7 +49,7 @@ class LocalTasks:
     """Runs tasks in this process; ``twist`` may do otherwise with one."""
 
     def __init__(self, cluster_id, twist):
-        self._files = SegmentFiles(DirectOptions(), cluster_id)
+        self._files = SegmentFiles(cluster_id)
         self._twist = twist
 
     def run(self, tasks):

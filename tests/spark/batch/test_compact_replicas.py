@@ -4,13 +4,12 @@ import pytest
 from compaction.dump import dump
 
 from sparklog.client import Admin, NewTopic, Producer
+from sparklog.client.consumer.fetch.segment_files import SegmentFiles
 from sparklog.clock import SystemClock
 from sparklog.compaction.split import IndexStretch
 from sparklog.compaction.task import Failure
 from sparklog.spark.batch.compact import CompactOptions, run_on
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
-from sparklog.spark.read.direct_options import DirectOptions
-from sparklog.spark.read.segment_files import SegmentFiles
 from sparklog.testing.cluster import ClusterHarness
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -38,7 +37,7 @@ def servers(data):
 
 class LocalTasks:
     def __init__(self, cluster_id, twist):
-        self.files = SegmentFiles(DirectOptions(), cluster_id)
+        self.files = SegmentFiles(cluster_id)
         self.twist = twist
         self.ran = []
 

@@ -19,12 +19,13 @@ from sparklog.client.admin.admin import AdminClient, NewTopic
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.leases import RangeAsked, end_lease, lease_ranges
 from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.consumer.fetch import leased_files
+from sparklog.client.consumer.fetch.segment_files import NOT_VISIBLE
 from sparklog.errors import ApiError, ConnectionFailed, DataSourceError, ErrorCode
 from sparklog.log.checkpoints import write_meta_properties
 from sparklog.spark.read import direct, fetch_paths
 from sparklog.spark.read.batch_reader import SparklogReader
 from sparklog.spark.read.options import ReadOptions
-from sparklog.spark.read.segment_files import NOT_VISIBLE
 from sparklog.spark.schema import source_schema
 from sparklog.structs import TopicPartition
 
@@ -239,7 +240,7 @@ def test_a_file_that_is_not_as_it_should_be_is_read_no_further(
         read = rows(topic)
         assert read["offset"].to_pylist() == list(range(100))
     assert taken.fetched_bytes > 0
-    assert taken.fallbacks == {direct.DAMAGED: 2}
+    assert taken.fallbacks == {leased_files.DAMAGED: 2}
     assert caplog.text.count("reading by Fetch where segment files were to be read") == 1
     with pytest.raises(DataSourceError, match=r"SPARKLOG_DIRECT_READ_IMPOSSIBLE.*not as the broker said"):
         rows(topic, directRead="always")
@@ -458,7 +459,7 @@ def test_one_of_several_ranges_that_cannot_be_leased_is_fetched(rows, make_topic
     monkeypatch.setattr(direct, "lease_ranges", refuse)
     assert len(rows(topic)) == 60
     assert asked == [[0, 1, 2], None, [1]]
-    assert taken.fallbacks == {direct.NO_LEASE: 1}
+    assert taken.fallbacks == {leased_files.NO_LEASE: 1}
 
 
 def test_a_reader_that_is_left_in_the_middle_closes_its_files(make_topic, produce, servers):
@@ -487,7 +488,7 @@ def test_a_leader_that_moves_is_looked_for_again(rows, make_topic, produce, monk
 
     monkeypatch.setattr(direct, "lease_ranges", moved)
     assert len(rows(topic, directRead="auto")) == 10
-    assert taken.fallbacks == {direct.NO_LEASE: 1}
+    assert taken.fallbacks == {leased_files.NO_LEASE: 1}
     assert len(rows(topic, directRead="always", **{"kafka.retry.backoff.ms": "1"})) == 10
     assert failures == []
     assert taken.direct_bytes == taken.fetched_bytes > 0

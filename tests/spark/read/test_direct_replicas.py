@@ -6,11 +6,11 @@ from confluent_kafka import Producer
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.client.cluster.leases import RangeLease, lease_ranges
+from sparklog.client.consumer.fetch.segment_files import NOT_VISIBLE, SegmentFiles
 from sparklog.errors import NotDirect
 from sparklog.spark.read import direct, fetch_paths
 from sparklog.spark.read.batch_reader import SparklogReader
 from sparklog.spark.read.options import ReadOptions
-from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles
 from sparklog.spark.schema import source_schema
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually

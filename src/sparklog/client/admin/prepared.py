@@ -17,6 +17,7 @@ from sparklog.client.admin.base import raise_error
 from sparklog.client.admin.transactions import ONGOING, TransactionAdmin, TransactionDescription
 from sparklog.client.cluster.session import CoordinatorKind
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
+from sparklog.client.consumer.group.offset_messages import txn_commit_topics
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -47,7 +48,6 @@ _EMPTY = "Empty"
 _COMMITTED = "CompleteCommit"
 _COMMITTING = "PrepareCommit"
 _Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-_OffsetTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 
 
 class PreparedTransaction(NamedTuple):
@@ -149,21 +149,7 @@ class PreparedAdmin(TransactionAdmin):
                 for each in topic.partitions:
                     raise_error(each, f"offset of group {group_id!r} for {topic.name}-{each.partition_index}")
 
-        topics = [
-            _OffsetTopic(
-                name=name,
-                partitions=[
-                    _OffsetTopic.TxnOffsetCommitRequestPartition(
-                        partition_index=number,
-                        committed_offset=offsets[TopicPartition(name, number)].offset,
-                        committed_leader_epoch=offsets[TopicPartition(name, number)].leader_epoch,
-                        committed_metadata=offsets[TopicPartition(name, number)].metadata,
-                    )
-                    for number in numbers
-                ],
-            )
-            for name, numbers in by_topic(offsets).items()
-        ]
+        topics = txn_commit_topics(offsets)
         await self._session.coordinator_request(
             CoordinatorKind.GROUP,
             group_id,

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from sparklog.client.cluster.session import COORDINATOR, Check, CoordinatorKind, Session, raise_error_code
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.client.consumer.group.metadata import GroupMetadata
+from sparklog.client.consumer.group.offset_messages import txn_commit_topics
 from sparklog.client.producer.accumulator import Accumulator
 from sparklog.client.producer.config import ProducerConfig
 from sparklog.client.producer.sender import ADDING_PARTITIONS, Sender
@@ -40,7 +41,6 @@ _PRODUCE_OF_SECOND_VERSION = 12
 _CEILINGS = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.END_TXN: 4, ApiKey.TXN_OFFSET_COMMIT: 4}
 """The newest versions of a client that speaks the first protocol."""
 _AddedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-_OffsetTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 
 
 Positions = Mapping[TopicPartition, "int | tuple[int, int, str]"]
@@ -167,17 +167,9 @@ class TransactionDriver:
         )
 
     def _offsets_request(self, version: int, offsets: Positions, group: GroupMetadata) -> TxnOffsetCommitRequest:
-        topics: dict[str, list[_OffsetTopic.TxnOffsetCommitRequestPartition]] = {}
-        for tp, given in offsets.items():
-            at = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
-            topics.setdefault(tp.topic, []).append(
-                _OffsetTopic.TxnOffsetCommitRequestPartition(
-                    partition_index=tp.partition,
-                    committed_offset=at.offset,
-                    committed_leader_epoch=at.leader_epoch,
-                    committed_metadata=at.metadata,
-                )
-            )
+        given = {
+            tp: OffsetAndMetadata(at) if isinstance(at, int) else OffsetAndMetadata(*at) for tp, at in offsets.items()
+        }
         return TxnOffsetCommitRequest(
             version=version,
             transactional_id=self._config.transactional_id,
@@ -187,7 +179,7 @@ class TransactionDriver:
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=[_OffsetTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+            topics=txn_commit_topics(given),
         )
 
     async def end(self, commit: bool) -> None:

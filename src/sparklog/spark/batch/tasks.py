@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from sparklog.client.consumer.fetch.segment_files import NOT_VISIBLE, SegmentFiles
 from sparklog.clock import Clock, SystemClock
 from sparklog.compaction.split import Target
 from sparklog.compaction.stats import CleanerStats
@@ -26,8 +27,6 @@ from sparklog.errors import CorruptRecord, DataSourceError, DiskFull, NotDirect
 from sparklog.log.files import LOG_SUFFIX, parse_partition_dir, segment_path
 from sparklog.spark.batch.unattended import line_of
 from sparklog.spark.batch.workers import run_in_workers
-from sparklog.spark.read.direct_options import DirectOptions
-from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,7 +135,7 @@ class SparkTasks:
         cluster_id = self._cluster_id
 
         def begin() -> Callable[[FileTask], Any]:
-            files, clock = SegmentFiles(DirectOptions(), cluster_id), SystemClock()
+            files, clock = SegmentFiles(cluster_id), SystemClock()
             return lambda task: perform(task, files, clock)
 
         return run_in_workers(self._spark, tasks, begin, self._slices)

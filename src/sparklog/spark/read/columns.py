@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.consumer.fetch.leased_files import DAMAGED
 from sparklog.client.consumer.fetch.range_reader import fetch_range
 from sparklog.errors import ApiError, CorruptRecord, NotDirect
 from sparklog.fetch.scan import unreadable
@@ -21,7 +22,7 @@ from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
 from sparklog.spark.failures import translated
 from sparklog.spark.read.data_loss import DataLossReporter, offset_after_loss
-from sparklog.spark.read.direct import DAMAGED, DirectReader
+from sparklog.spark.read.direct import DirectReader
 from sparklog.spark.read.directories import DirectoryReader
 from sparklog.spark.read.fetch_paths import ReadPathCounters
 from sparklog.spark.read.offsets import OffsetRange

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from sparklog.client.cluster.leases import LeasedFile, RangeAsked, RangeLease, end_lease, lease_ranges
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.retry import is_retriable
+from sparklog.client.consumer.fetch.leased_files import NO_LEASE, check_identity, leased_batches
+from sparklog.client.consumer.fetch.segment_files import NOT_VISIBLE, SegmentFiles, topic_id_of
 from sparklog.cluster.leader_errors import is_leader_error
-from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode, NotDirect, SparklogError
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, NotDirect, SparklogError
 from sparklog.log.extents import ExtentReader
-from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
 from sparklog.record.visibility import Visibility
 from sparklog.spark.options.directories import DirectMode
 from sparklog.spark.read.direct_options import DirectOptions
 from sparklog.spark.read.offsets import OffsetRange
-from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles, topic_id_of
 from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ _FILES_AT_ONCE = 32
 """The most files that are open at a time, and the most ranges in one lease request."""
 
 NOT_SERVED = "the broker grants no leases"
-NO_LEASE = "no lease"
-DAMAGED = "a segment file is not as the broker said"
 
 
 class _OpenRange(NamedTuple):
@@ -241,11 +239,11 @@ class DirectReader:
 
     def _open(self, file: LeasedFile, tp: TopicPartition, lease: RangeLease) -> int:
         if self._segment_files is None:
-            self._segment_files = SegmentFiles(self._options, self._cluster.cluster_id)
+            self._segment_files = SegmentFiles(self._cluster.cluster_id, self._options.mapped)
         fd, mounted = self._segment_files.open(file.path, tp)
         try:
             if mounted is None:
-                _check_identity(file, fd)
+                check_identity(file, fd)
             else:
                 _check_topic(mounted, lease)
             with suppress(OSError):
@@ -256,41 +254,12 @@ class DirectReader:
         return fd
 
     def _batches_of(self, file: LeasedFile, fd: int) -> Iterator[RecordBatch]:
-        next_offset, check_crcs = file.first_offset, self._cluster.config.check_crcs
-        try:
-            _check_first(file, fd)
-            for batch in self._reader.batches(fd, file.start, file.end):
-                if batch.base_offset < next_offset:
-                    raise CorruptRecord(f"offset {batch.base_offset} stands where {next_offset} or more should")
-                if check_crcs:
-                    batch.validate()
-                next_offset = batch.next_offset
-                yield batch
-                self._counters.direct_bytes += batch.size_in_bytes
-        except (CorruptRecord, OSError) as error:
-            raise NotDirect(DAMAGED, f"{file.path}: {error}") from error
-
-
-def _check_identity(file: LeasedFile, fd: int) -> None:
-    status = os.fstat(fd)
-    if (status.st_dev & layout.MAX_INT64, status.st_ino & layout.MAX_INT64) != (file.device, file.inode):
-        raise NotDirect(NOT_VISIBLE, f"{file.path} here is another file than the broker's, by device and inode")
+        for batch in leased_batches(self._reader, file, fd, check_crcs=self._cluster.config.check_crcs):
+            yield batch
+            self._counters.direct_bytes += batch.size_in_bytes
 
 
 def _check_topic(home: Path, lease: RangeLease) -> None:
     found = topic_id_of(home)
     if found is None or found != lease.topic_id:
         raise NotDirect(NOT_VISIBLE, f"{home} belongs to topic id {found}, not to {lease.topic_id}")
-
-
-def _check_first(file: LeasedFile, fd: int) -> None:
-    """Raises CorruptRecord unless the first batch is the one that the lease names."""
-    head = os.pread(fd, layout.HEADER_SIZE, file.start)
-    if len(head) < layout.HEADER_SIZE:
-        raise CorruptRecord(f"it ends before position {file.start + layout.HEADER_SIZE}")
-    offset, crc = layout.OFFSET_AND_LENGTH.unpack_from(head)[0], layout.UINT32.unpack_from(head, layout.CRC)[0]
-    if (offset, crc) != (file.first_offset, file.first_crc):
-        raise CorruptRecord(
-            f"at position {file.start} is the batch at offset {offset} with CRC {crc:#x}, not the one at"
-            f" {file.first_offset} with CRC {file.first_crc:#x}"
-        )

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
+from sparklog.client.consumer.fetch.segment_files import MappedFile
 from sparklog.spark.options.directories import DirectMode, Mounts
-
-
-class MappedFile(NamedTuple):
-    """The path of a broker's file on this machine, and the mounted directory, in which it must be."""
-
-    path: str
-    root: str
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.consumer.fetch import leased_files
+from sparklog.client.consumer.fetch import leased_files, segment_files
 from sparklog.client.consumer.fetch.leased_files import read_everything
 from sparklog.errors import ApiError, NotDirect
 from sparklog.structs import TopicPartition
@@ -61,7 +61,7 @@ def test_files_are_read_as_they_are(cluster, tp, read, monkeypatch):
 
 @pytest.mark.parametrize("good", [0, 1, 4])
 def test_what_cannot_be_read_is_fetched_from_there_on(cluster, tp, read, monkeypatch, good):
-    real = leased_files._batches_of
+    real = leased_files.leased_batches
     left = [good]
 
     def damaged(*arguments):
@@ -71,12 +71,12 @@ def test_what_cannot_be_read_is_fetched_from_there_on(cluster, tp, read, monkeyp
             left[0] -= 1
             yield batch
 
-    monkeypatch.setattr(leased_files, "_batches_of", damaged)
+    monkeypatch.setattr(leased_files, "leased_batches", damaged)
     assert read(0, 72)[1] == log_bytes(cluster, tp)
 
 
 def test_a_file_that_is_not_the_leaders_is_left_alone(cluster, tp, read, monkeypatch):
-    monkeypatch.setattr(leased_files, "read_meta_properties", lambda _: {"cluster.id": "another"})
+    monkeypatch.setattr(segment_files, "read_meta_properties", lambda _: {"cluster.id": "another"})
     assert read(0, 72)[1] == log_bytes(cluster, tp)
 
 

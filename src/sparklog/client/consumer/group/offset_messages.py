@@ -18,6 +18,7 @@ from sparklog.protocol.messages import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    TxnOffsetCommitRequest,
 )
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import LeaderEpoch, TopicPartition, by_topic
@@ -86,6 +87,26 @@ _CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 
 def _committed(tp: TopicPartition, at: OffsetAndMetadata) -> _CommitTopic.OffsetCommitRequestPartition:
     return _CommitTopic.OffsetCommitRequestPartition(
+        partition_index=tp.partition,
+        committed_offset=at.offset,
+        committed_leader_epoch=at.leader_epoch,
+        committed_metadata=at.metadata,
+    )
+
+
+_TxnTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+
+
+def txn_commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[_TxnTopic]:
+    """These offsets, as TxnOffsetCommit has them."""
+    return [
+        _TxnTopic(name=topic, partitions=[_txn_committed(tp, offsets[tp]) for tp in partitions])
+        for topic, partitions in _by_topic(offsets).items()
+    ]
+
+
+def _txn_committed(tp: TopicPartition, at: OffsetAndMetadata) -> _TxnTopic.TxnOffsetCommitRequestPartition:
+    return _TxnTopic.TxnOffsetCommitRequestPartition(
         partition_index=tp.partition,
         committed_offset=at.offset,
         committed_leader_epoch=at.leader_epoch,

@@ -1,6 +1,6 @@
 """Opens the segment files that a leader names, without trusting the leader's paths.
 
-A path comes over the network from the process that answers as the leader. A task opens it only if a broker of the
+A path comes over the network from the process that answers as the leader. It is opened only if a broker of the
 cluster keeps that partition there: ``DIR/TOPIC-PARTITION/OFFSET.log``, below a directory that the user has named
 (``directReadMapping``), or in a log directory of the cluster, whose ``meta.properties`` has the cluster id that the
 bootstrap servers told. Only regular files are opened, never through a symbolic link, and no open blocks, as the open of
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 from sparklog.errors import CorruptRecord, NotDirect
 from sparklog.log.checkpoints import META_PROPERTIES, PARTITION_METADATA, read_meta_properties, read_topic_id
 from sparklog.log.files import LOG_SUFFIX, find_base_offset
-from sparklog.spark.read.direct_options import DirectOptions
 from sparklog.structs import TopicPartition
 
 NOT_VISIBLE = "segment files are not visible here"
@@ -26,12 +27,20 @@ _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 
 
+class MappedFile(NamedTuple):
+    """The path of a broker's file on this machine, and the mounted directory, in which it must be."""
+
+    path: str
+    root: str
+
+
 class SegmentFiles:
     """Opens segment files of brokers of the cluster ``cluster_id``. Refuses any other with NotDirect(NOT_VISIBLE)."""
 
-    def __init__(self, options: DirectOptions, cluster_id: str | None) -> None:
-        self._options = options
+    def __init__(self, cluster_id: str | None, mapped: Callable[[str], MappedFile | None] = lambda _: None) -> None:
+        """``mapped``: where a broker's path is mounted here; None where it is the same."""
         self._cluster_id = cluster_id
+        self._mapped = mapped
         self._proven: set[Path] = set()
 
     def open(self, leader_path: str, tp: TopicPartition) -> tuple[int, Path | None]:
@@ -40,7 +49,7 @@ class SegmentFiles:
         ``leader_path`` is the path that the leader named. The caller must still check that the file is the one that the
         leader means. Raises NotDirect.
         """
-        mapped = self._options.mapped(leader_path)
+        mapped = self._mapped(leader_path)
         path = Path(leader_path if mapped is None else mapped.path)
         if path.parent.name != str(tp) or path.suffix != LOG_SUFFIX or find_base_offset(path) is None:
             raise NotDirect(NOT_VISIBLE, f"{path} is no place for a segment of partition {tp}")
