@@ -76,6 +76,29 @@ def topic(request):
     return _own_name(request)
 
 
+@pytest.fixture
+def admin(cluster):
+    """An administrator of the shared cluster."""
+    from sparklog.client import Admin
+
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as found:
+        yield found
+
+
+@pytest.fixture
+def make(admin, topic):
+    """``make(partitions, suffix, **settings)``: a topic of this test, whose records may be years old."""
+    from sparklog.client import NewTopic
+
+    def made(partitions=2, suffix="", **settings):
+        name = topic + suffix
+        configs = {"retention.ms": "-1"} | {key.replace("_", "."): str(value) for key, value in settings.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, configs)])
+        return name
+
+    return made
+
+
 def _own_name(request):
     name = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name)[:80]
     return f"{name}-{os.getpid()}-{next(_numbers)}"

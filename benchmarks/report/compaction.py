@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.report.base import Aim, Rows, Section, extremes, number
+from benchmarks.report.base import Aim, Rows, Section
+from benchmarks.report.compared import BESIDE_HEADER, beside_rows
 
 PUBLISHED_SECONDS = 1478.2
 _BESIDE = "one record, acks=1, beside {}"
@@ -23,19 +24,8 @@ def compaction(rows: Rows) -> Section:
     return Section(
         "Log compaction",
         _TEXT,
-        ["", "figure", "sparklog", "beside", "other", "ratio", "from - to"],
-        [
-            [
-                row["measurement"],
-                row["figure"],
-                number(row["sparklog"]),
-                row["peer"],
-                number(row["other"]) if "other" in row else "",
-                f"{row['ratio']:.2f}" if "other" in row else "",
-                extremes(row["ratios"]) if len(row.get("ratios", ())) > 1 else "",
-            ]
-            for row in rows
-        ],
+        BESIDE_HEADER,
+        beside_rows(rows),
         [*_rates(rows), _memory(rows), *_by_tasks(rows)],
         [_disturbance(rows), _model(rows)],
     )

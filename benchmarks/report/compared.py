@@ -21,6 +21,25 @@ def compared_rows(compared: Rows) -> list[list[str]]:
     ]
 
 
+BESIDE_HEADER = ["", "figure", "sparklog", "beside", "other", "ratio", "from - to"]
+
+
+def beside_rows(rows: Rows) -> list[list[str]]:
+    """``Comparison.row``s, each beside a peer of its own, or none."""
+    return [
+        [
+            row["measurement"],
+            row["figure"],
+            number(row["sparklog"]),
+            row["peer"],
+            number(row["other"]) if "other" in row else "",
+            f"{row['ratio']:.2f}" if "other" in row else "",
+            extremes(row["ratios"]) if len(row.get("ratios", ())) > 1 else "",
+        ]
+        for row in rows
+    ]
+
+
 def judgement(compared: Rows, beside: str = "Kafka 3.9.1") -> Aim:
     """Where sparklog is behind ``beside``, said by name."""
     judged = [row for row in compared if row["figure"] != "broker CPU us"]

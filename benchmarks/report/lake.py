@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.report.base import Aim, Rows, Section, extremes, number
+from benchmarks.report.base import Aim, Rows, Section
+from benchmarks.report.compared import BESIDE_HEADER, beside_rows
 
 _TEXT = """\
 Topics into Delta tables and back, in one local Spark session of two cores; how each part is measured:
@@ -17,19 +18,8 @@ def lake(rows: Rows) -> Section:
     return Section(
         "Log and lake",
         _TEXT,
-        ["", "figure", "sparklog", "beside", "other", "ratio", "from - to"],
-        [
-            [
-                row["measurement"],
-                row["figure"],
-                number(row["sparklog"]),
-                row["peer"],
-                number(row["other"]) if "other" in row else "",
-                f"{row['ratio']:.2f}" if "ratio" in row else "",
-                extremes(row["ratios"]) if len(row.get("ratios", ())) > 1 else "",
-            ]
-            for row in rows
-        ],
+        BESIDE_HEADER,
+        beside_rows(rows),
         [*_rates(rows), *_freshness(rows), *_union(rows), *_load(rows)],
     )
 

@@ -8,8 +8,7 @@ import pytest
 from sparklog.backup.making import BackupOptions, make_backup
 from sparklog.backup.manifest import Backups
 from sparklog.backup.verifying import verify
-from sparklog.client import Admin, NewTopic, Producer
-from sparklog.client.cluster.config import ClientConfig
+from sparklog.client import Producer
 from sparklog.errors import ConfigError, StorageError
 from sparklog.log.stopped import stopped_partitions
 from sparklog.storage.place import open_place
@@ -17,27 +16,6 @@ from sparklog.structs import TopicPartition
 from sparklog.testing.files import Crash, FaultyFiles
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def config(cluster):
-    return ClientConfig.from_properties({"bootstrap.servers": cluster.bootstrap_servers})
-
-
-@pytest.fixture
-def admin(cluster):
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as found:
-        yield found
-
-
-@pytest.fixture
-def make(admin, topic):
-    def made(partitions=2, suffix="", **settings):
-        configs = {"retention.ms": "-1"} | {key.replace("_", "."): str(value) for key, value in settings.items()}
-        admin.create_topics([NewTopic(topic + suffix, partitions, 1, configs)])
-        return topic + suffix
-
-    return made
 
 
 @pytest.fixture
@@ -50,11 +28,6 @@ def send(cluster):
             producer.flush()
 
         yield sent
-
-
-@pytest.fixture
-def place(tmp_path):
-    return open_place(str(tmp_path / "dest"))
 
 
 @pytest.fixture

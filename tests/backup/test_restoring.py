@@ -28,27 +28,6 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def config(cluster):
-    return ClientConfig.from_properties({"bootstrap.servers": cluster.bootstrap_servers})
-
-
-@pytest.fixture
-def admin(cluster):
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as found:
-        yield found
-
-
-@pytest.fixture
-def make(admin, topic):
-    def made(partitions=2, **settings):
-        configs = {"retention.ms": "-1"} | {key.replace("_", "."): str(value) for key, value in settings.items()}
-        admin.create_topics([NewTopic(topic, partitions, 1, configs)])
-        return topic
-
-    return made
-
-
-@pytest.fixture
 def send(cluster):
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
 
@@ -58,11 +37,6 @@ def send(cluster):
             producer.flush()
 
         yield sent
-
-
-@pytest.fixture
-def place(tmp_path):
-    return open_place(str(tmp_path / "dest"))
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """A notebook as a reader would run it, on a few flights, and what it leaves behind."""
 
 import os
+import re
+import socket
 import sys
 import uuid
 from pathlib import Path
@@ -79,3 +81,19 @@ def assert_nothing_is_left(run):
     for pid in run.processes():
         wait_for_death(pid)
     assert run.processes() == {}
+
+
+def outputs_of(notebook):
+    """The code cells of a notebook whose outputs were kept by a run of it from first to last."""
+    book = nbformat.read(notebook, as_version=4)
+    nbformat.validate(book)
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1)), "run it by notebooks/run.py"
+    assert [cell.id for cell in code if not cell.outputs] == ["setup"]
+    return code
+
+
+def assert_nothing_is_told_of_a_machine(told):
+    """``told``: all text in the outputs, without pictures."""
+    assert re.findall(r"/(?:tmp|home|root|usr|work|var|Users)\b|localhost|\b\d+(?:\.\d+){3}\b|\b0x[0-9a-f]+", told) == []
+    assert socket.gethostname() not in told.split()

@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import stat
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -90,7 +91,7 @@ def is_certain(directory: Path) -> bool:
     return (directory / ADOPTION).exists()
 
 
-class Adoption:
+class Adoption(ABC):
     """One offer, looked at and put in place. ``check``, ``prepare`` and ``commit`` on any one thread, in this order.
 
     Subclasses say which batches a log takes and what is known of their producers afterwards.
@@ -185,9 +186,9 @@ class Adoption:
             if aborted is not None:
                 yield aborted
 
+    @abstractmethod
     def _take(self, batch: RecordBatch) -> AbortedTransaction | None:
         """Note the batch, and the transaction that it aborts. Raises ApiError, CorruptRecord."""
-        raise NotImplementedError
 
     # Putting in place
 
@@ -205,8 +206,9 @@ class Adoption:
             raise disk_refused(f"cannot prepare segments for {self._directory}", error) from error
         self.prepared_for = base_offset, leader_epoch
 
+    @abstractmethod
     def _patch(self, base_offset: int, leader_epoch: int) -> None:
-        raise NotImplementedError
+        """Write offsets and leader epochs into the batches. Raises OSError."""
 
     def commit(self) -> None:
         """Put the files in place, and open the segments; durable on return. The log below is on the disk already.
@@ -250,9 +252,9 @@ class Adoption:
     def _path(self, base: int, kind: str) -> Path:
         return segment_path(self._directory, base, kind + self._suffix)
 
+    @abstractmethod
     def note_producers(self, known: ProducerStateManager) -> None:
         """Bring what is ``known`` at the first offset to what is known at the end."""
-        raise NotImplementedError
 
 
 class AppendAdoption(Adoption):

@@ -43,6 +43,11 @@ _ADVICE_BY_CODE = {
 }
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error that has words in it: Spark's go on with a plan or a stack."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn the client's errors into DataSourceError."""

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from sparklog.client import Admin, NewTopic, Producer
+from sparklog.client import Producer
 from sparklog.errors import ApiError, DataSourceError
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
@@ -28,25 +28,6 @@ def _few_rows(interpreted, delta_jars):
 @pytest.fixture
 def table(tmp_path):
     return str(tmp_path / "table")
-
-
-@pytest.fixture
-def admin(cluster):
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as found:
-        yield found
-
-
-@pytest.fixture
-def make(admin, topic):
-    """``make(partitions, suffix)``: a topic of this test, whose records may be years old."""
-
-    def made(partitions=2, suffix="", **settings):
-        name = topic + suffix
-        configs = {"retention.ms": "-1"} | {key.replace("_", "."): str(value) for key, value in settings.items()}
-        admin.create_topics([NewTopic(name, partitions, 1, configs)])
-        return name
-
-    return made
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparklog.client import Admin, NewTopic, Producer
+from sparklog.client import NewTopic, Producer
 from sparklog.errors import DataSourceError
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import OffloadOptions, run
@@ -26,12 +26,6 @@ def _few_rows(interpreted, delta_jars):
 @pytest.fixture
 def place(tmp_path):
     return str(tmp_path / "table")
-
-
-@pytest.fixture
-def admin(cluster):
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as found:
-        yield found
 
 
 @pytest.fixture

@@ -154,6 +154,8 @@ class _Load:
         self._group = f"sparklog-load.{options.name}"
         self._info = admin.describe_topics([options.topic])[options.topic]
         self._mark = TopicPartition(options.topic, 0)
+        self._places = self._find_places() if options.via == "adopt" else {}
+        """Where the leaders have their logs, of the partitions whose leaders adopt segments."""
         self._offered: set[str] = set()  # tags of files that are a broker's business by now
 
     def run(self) -> Loaded:
@@ -210,14 +212,14 @@ class _Load:
             self._options.topic,
             self._info.topic_id,
             transaction,
-            self._places() if self._options.via == "adopt" else {},
+            self._places,
             int(configs["segment.bytes"]),
             min(int(configs["max.message.bytes"]), int(configs["segment.bytes"]), _MAX_BATCH_BYTES),
             CompressionType.NONE if plain else CompressionType.from_name(kind),
         )
 
-    def _places(self) -> dict[int, _Place]:
-        """Where the leaders have their logs that adopt segments; Kafka's do not."""
+    def _find_places(self) -> dict[int, _Place]:
+        """Kafka's brokers adopt no segments."""
         able = self._admin.adopting_brokers()
         leaders = {
             each.partition: Replica(self._tp(each.partition), each.leader)
@@ -233,15 +235,17 @@ class _Load:
 
     def _sees_places(self) -> bool:
         """Whether every leader adopts segments, and all their directories are seen here."""
-        places = self._places() if self._options.via == "adopt" else {}
-        return len(places) == len(self._info.partitions) and all(
-            _is_its_directory(Path(each.directory), self._info.topic_id) for each in places.values()
+        return len(self._places) == len(self._info.partitions) and all(
+            _is_its_directory(Path(each.directory), self._info.topic_id) for each in self._places.values()
         )
 
     def _build(self, job: _Job, rows: Any) -> list[_Part]:
         """Raises DataSourceError for what a task could not do."""
         built = rows.mapInArrow(partial(_build, job), _RESULT).collect()
-        parts = [_Part(*row) for row in built]
+        return self._checked([_Part(*row) for row in built])
+
+    def _checked(self, parts: list[_Part]) -> list[_Part]:
+        """Raises DataSourceError where a task could not do its work; the files of the others are removed then."""
         failures = [each.failure for each in parts if each.failure]
         if failures:
             self._remove(parts)
@@ -254,11 +258,7 @@ class _Load:
         Raises DataSourceError, as above.
         """
         written = run_in_workers(self._spark, stretches, partial(_stretch_writer, job))
-        parts = [each for group in written for each in group]
-        failures = [each.failure for each in parts if each.failure]
-        if failures:
-            self._remove(parts)
-            raise DataSourceError("SPARKLOG_NOT_LOADED", failures[0])
+        parts = self._checked([each for group in written for each in group])
         ends: Counter[int] = Counter()
         later: list[tuple[str, Offer, int]] = []
         for part in parts:
@@ -304,11 +304,12 @@ class _Load:
 
     def _remove(self, parts: list[_Part]) -> None:
         """The files of a load that failed, as far as they are seen here; brokers remove the others."""
-        places = self._places() if any(each.tag for each in parts) else {}
         for part in parts:
             for base in part.bases if part.tag else ():
                 with suppress(OSError):
-                    offer_path(Path(places[part.partition].directory), base, part.tag or "").unlink(missing_ok=True)
+                    offer_path(Path(self._places[part.partition].directory), base, part.tag or "").unlink(
+                        missing_ok=True
+                    )
 
 
 def _summary(parts: list[_Part]) -> Loaded:

@@ -365,7 +365,7 @@ def _perform(named: _Named) -> Outcome | Refused:
     try:
         return named.task.run()
     except DataSourceError as error:
-        return Refused(error.error_code, str(error).removeprefix(f"[{error.error_code}] "))
+        return Refused.of(error)
     except (OSError, ArrowException) as error:
         return Refused("SPARKLOG_TABLE_NOT_WRITTEN", f"{named.place} cannot be written: {error}")
 

@@ -222,5 +222,5 @@ def segment_stretches(path: str) -> list[SegmentStretch]:
 
 def _segments_in(home: Path) -> tuple[str, ...]:
     files = (each for each in home.iterdir() if each.suffix in (LOG_SUFFIX, _FIRST_FORMAT_SUFFIX) and each.is_file())
-    named = sorted((find_base_offset(each), str(each)) for each in files if find_base_offset(each) is not None)
-    return tuple(path for _, path in named)
+    named = [(base, str(each)) for each in files if (base := find_base_offset(each)) is not None]
+    return tuple(path for _, path in sorted(named))

@@ -38,7 +38,7 @@ PARTITION_COLUMNS = (DAY, HOUR, "topic", "partition")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROS = {DAY: 86_400_000_000, HOUR: 3_600_000_000}
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond that have a date, of the years 1 to 9999."""
 _NO_DATE = np.iinfo(np.int64).min
 PartitionValue = tuple[str | None, ...]
@@ -115,7 +115,7 @@ def by_partition(batch: pa.RecordBatch, partition_by: tuple[str, ...]) -> list[t
 def _pieces(batch: pa.RecordBatch, micros: int) -> list[pa.RecordBatch]:
     """The rows of each stretch of time that is so long; most batches lie in one."""
     times = np.asarray(_micros(batch))
-    numbers = np.where((times < _FIRST_US) | (times > _LAST_US), _NO_DATE, times // micros)
+    numbers = np.where((times < FIRST_US) | (times > LAST_US), _NO_DATE, times // micros)
     if numbers.min() == numbers.max():
         return [batch]
     return [batch.filter(pa.array(numbers == each)) for each in np.unique(numbers)]
@@ -148,7 +148,7 @@ def _written(value: Any) -> str | None:
 
 def moment_of(micros: int) -> datetime | None:
     """The time so many microseconds after 1970; None for one before the year 1 or after 9999."""
-    return _EPOCH + timedelta(microseconds=micros) if _FIRST_US <= micros <= _LAST_US else None
+    return _EPOCH + timedelta(microseconds=micros) if FIRST_US <= micros <= LAST_US else None
 
 
 def _micros(batch: pa.RecordBatch) -> pa.Array:

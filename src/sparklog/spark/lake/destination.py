@@ -68,6 +68,10 @@ class Refused(NamedTuple):
     code: str
     text: str
 
+    @classmethod
+    def of(cls, error: DataSourceError) -> Refused:
+        return cls(error.error_code, str(error).removeprefix(f"[{error.error_code}] "))
+
 
 RunTasks = Callable[[Sequence[Task[OutcomeT]]], list["OutcomeT | Refused"]]
 
@@ -108,15 +112,11 @@ class Intake(ABC, Generic[OutcomeT]):
         They are all partitions of the topics. Raises DataSourceError where the place cannot take them.
         """
 
-    def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> Task[OutcomeT]:
-        """What is to be run for these ranges. Of a place that does not run its tasks in another way (``write``)."""
-        raise NotImplementedError
-
+    @abstractmethod
     def write(
         self, reading: ReadOptions, pieces: Sequence[Sequence[OffsetRange]], run: RunTasks[OutcomeT]
     ) -> list[OutcomeT | Refused]:
         """What came of the ranges of each piece, which are a task; ``run`` runs tasks in Python workers."""
-        return run([self.task(reading, each) for each in pieces])
 
     @abstractmethod
     def finish(self, outcomes: Sequence[OutcomeT], offsets: Mapping[Progress, int]) -> int:
@@ -129,6 +129,19 @@ class Intake(ABC, Generic[OutcomeT]):
     @abstractmethod
     def discard(self, outcomes: Iterable[OutcomeT]) -> None:
         """Remove what tasks wrote, as far as that can be done."""
+
+
+class TaskIntake(Intake[OutcomeT]):
+    """One whose ranges are written by tasks in Python workers."""
+
+    @abstractmethod
+    def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> Task[OutcomeT]:
+        """What is to be run for these ranges."""
+
+    def write(
+        self, reading: ReadOptions, pieces: Sequence[Sequence[OffsetRange]], run: RunTasks[OutcomeT]
+    ) -> list[OutcomeT | Refused]:
+        return run([self.task(reading, each) for each in pieces])
 
 
 class Destination(ABC, Generic[OutcomeT]):

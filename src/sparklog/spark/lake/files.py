@@ -30,7 +30,7 @@ _ROW_GROUP_BYTES = 32 << 20
 _PENDING_BYTES = 128 << 20
 """Rows that a task holds, of all files together, before it writes the largest of them."""
 _OPEN_FILES = 64
-COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
+_COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """In the name of a directory, as Spark has it."""
 _NO_DICTIONARY = ("key", "value", "offset", "timestamp")
@@ -42,9 +42,9 @@ _MOST_OF_A_NAME = 100
 
 def check_compression(name: str) -> None:
     """Raises DataSourceError for a compression that files do not have."""
-    if name not in COMPRESSIONS:
+    if name not in _COMPRESSIONS:
         raise DataSourceError(
-            "SPARKLOG_INVALID_OPTION", f"compression is one of {', '.join(COMPRESSIONS)}, not {name!r}"
+            "SPARKLOG_INVALID_OPTION", f"compression is one of {', '.join(_COMPRESSIONS)}, not {name!r}"
         )
 
 
@@ -140,6 +140,7 @@ class TableWriter:
 
     def __init__(self, table: TableFiles) -> None:
         self._table = table
+        self._stored = table.stored
         self._fs, self._root = opened(table.location)
         self._pending: dict[PartitionValue, _Pending] = {}
         self._open: dict[PartitionValue, _FileWriter] = {}
@@ -155,7 +156,7 @@ class TableWriter:
 
     def write_to(self, value: PartitionValue, rows: pa.RecordBatch) -> None:
         """Write rows of one partition of the table. Those of a partition all have the same columns."""
-        kept = [name for name in rows.schema.names if name in self._table.stored]
+        kept = [name for name in rows.schema.names if name in self._stored]
         pending = self._pending.setdefault(value, _Pending())
         pending.batches.append(rows.select(kept))
         pending.nbytes += rows.nbytes

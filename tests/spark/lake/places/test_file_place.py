@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from sparklog.client import Admin, NewTopic, Producer
+from sparklog.client import Producer
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.log.stopped import stopped_partitions
 from sparklog.record.records import iter_batches
@@ -29,16 +29,6 @@ COLUMNS = ["partition", "offset", "key", "value", "timestamp"]
 @pytest.fixture
 def uri(tmp_path):
     return str(tmp_path / "files")
-
-
-@pytest.fixture
-def make(cluster, topic):
-    def made(partitions=2, suffix=""):
-        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(topic + suffix, partitions, 1, {"retention.ms": "-1"})])
-        return topic + suffix
-
-    return made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fix_programs import lack_of
 
-from sparklog.client import Admin, NewTopic, Producer
+from sparklog.client import NewTopic, Producer
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.jars import is_fetched, jar_set
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
@@ -65,12 +65,6 @@ def table(server, topic):
     schema = f"t_{topic[-40:].lower()}".replace("-", "_")
     server.psql(f"create schema {schema}")
     return f"{schema}.records"
-
-
-@pytest.fixture
-def admin(cluster):
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as found:
-        yield found
 
 
 @pytest.fixture

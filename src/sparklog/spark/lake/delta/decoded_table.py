@@ -15,13 +15,12 @@ from pyspark.sql.types import StringType
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.ages import Timestamps
 from sparklog.spark.lake.columns import DAY, TABLE_COLUMNS, TableColumns, source_columns
+from sparklog.spark.lake.delta.base import TableDestination, TableIntake, TableTarget
 from sparklog.spark.lake.delta.dead_letters import DeadLetterCommit, DeadLetters
 from sparklog.spark.lake.delta.decoding import Decoding
-from sparklog.spark.lake.delta.maintenance import Maintenance, TableMaintenance
+from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.table import Commit, DeltaTable
-from sparklog.spark.lake.destination import Destination, Intake, Target
-from sparklog.spark.lake.files import Offloaded, TableFiles, TableWriter, check_compression, remove_files
-from sparklog.spark.lake.location import identity_of
+from sparklog.spark.lake.files import Offloaded, TableFiles, TableWriter, WrittenFile, check_compression
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.columns import read_ranges
 from sparklog.spark.read.offsets import OffsetRange
@@ -41,7 +40,7 @@ _COLUMNS = ("key", "topic", "partition", "offset", "timestamp")
 
 
 @dataclass(frozen=True)
-class DecodedTable(Target):
+class DecodedTable(TableTarget):
     """Which table, and how values become its columns. Raises DataSourceError for a value that there is not."""
 
     name: str
@@ -72,10 +71,6 @@ class DecodedTable(Target):
         for each in self.extra:
             if each not in EXTRA_COLUMNS:
                 raise _invalid(f"a decoded table may also have {', '.join(EXTRA_COLUMNS)}, not {each!r}")
-
-    @property
-    def identity(self) -> str:
-        return identity_of(self.name)
 
     def open(self, spark: SparkSession) -> DecodedTableDestination:
         decoding = Decoding(
@@ -157,11 +152,11 @@ class DecodeRanges:
             raise
 
 
-class DecodedTableDestination(Destination[DecodedFiles]):
+class DecodedTableDestination(TableDestination[DecodedFiles]):
     """The table, and that of its dead letters."""
 
     def __init__(self, spark: SparkSession, target: DecodedTable, decoding: Decoding, columns: TableColumns) -> None:
-        self._table = DeltaTable(spark, target.name, columns)
+        super().__init__(spark, DeltaTable(spark, target.name, columns), target)
         self._target = target
         self._decoding = decoding
         self._dead_letters = (
@@ -169,75 +164,58 @@ class DecodedTableDestination(Destination[DecodedFiles]):
             if target.dead_letters is not None
             else None
         )
-        self._maintenance = TableMaintenance(spark, self._table, target.maintenance, target.file_bytes)
-
-    @property
-    def place(self) -> str:
-        return f"table {self._target.name}"
 
     def prepare(self) -> None:
-        if not self._table.exists:
-            self._table.create(self._target.partition_by)
+        super().prepare()
         if self._dead_letters is not None:
             self._dead_letters.prepare(self._table.table_id)
-        self._maintenance.check()
+
+    def _create(self) -> None:
+        self._table.create(self._target.partition_by)
 
     def begin(self) -> DecodedTableIntake:
         dead_letters = self._dead_letters.begin() if self._dead_letters is not None else None
         return DecodedTableIntake(self._table.begin(), dead_letters, self._target, self._decoding)
 
     def tend(self, outcomes: Sequence[DecodedFiles]) -> None:
-        self._maintenance.after(file for each in outcomes for file in each.rows_written.files)
+        super().tend(outcomes)
         if self._dead_letters is not None:
             self._dead_letters.tend(file for each in outcomes for file in each.dead_letters.files)
 
+    def _files_of(self, outcome: DecodedFiles) -> list[WrittenFile]:
+        return outcome.rows_written.files
 
-class DecodedTableIntake(Intake[DecodedFiles]):
+
+class DecodedTableIntake(TableIntake[DecodedFiles]):
     """One commit to the table, and before it one of dead letters."""
 
     def __init__(
         self, commit: Commit, dead_letters: DeadLetterCommit | None, target: DecodedTable, decoding: Decoding
     ) -> None:
-        self._commit = commit
+        super().__init__(commit, target)
         self._dead_letters = dead_letters
         self._target = target
         self._decoding = decoding
+        self._known = {each.tp: offset for each, offset in self.progress.items()}
         self._back: set[TopicPartition] = set()
         """Those whose log was cut off, and that go on before where the table has come."""
 
-    @property
-    def progress(self) -> Mapping[Progress, int]:
-        return self._commit.table.progress
-
-    @property
-    def epochs(self) -> Mapping[Progress, int]:
-        return self._commit.table.epochs
-
-    def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
-        self._commit.note_epochs(epochs)
-
-    @property
-    def is_empty(self) -> bool:
-        return self._commit.table.is_empty
-
     def expect(self, partitions: Iterable[Progress]) -> None:
         expected = list(partitions)
-        self._commit.expect(expected)
+        super().expect(expected)
         if self._dead_letters is not None:
             self._dead_letters.expect(expected)
             settled = self._dead_letters.settled(expected, self.progress)
             self._decoding = replace(self._decoding, settled=settled)
 
     def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> DecodeRanges:
-        known = {each.tp: offset for each, offset in self.progress.items()}
-        self._back |= {each.tp for each in ranges if each.start < known.get(each.tp, 0)}
+        self._back |= {each.tp for each in ranges if each.start < self._known.get(each.tp, 0)}
         settled = {tp: each for tp, each in self._decoding.settled.items() if tp not in self._back}
-        table, target = self._commit.table, self._target
         return DecodeRanges(
             reading,
             tuple(ranges),
             replace(self._decoding, settled=settled),
-            TableFiles(table.location, table.columns, table.partition_by, target.compression, target.file_bytes),
+            self._table_files,
             self._dead_letters.files if self._dead_letters is not None else None,
         )
 
@@ -252,7 +230,7 @@ class DecodedTableIntake(Intake[DecodedFiles]):
 
     def discard(self, outcomes: Iterable[DecodedFiles]) -> None:
         found = list(outcomes)
-        remove_files(self._commit.table.location, [file for each in found for file in each.rows_written.files])
+        self._remove(file for each in found for file in each.rows_written.files)
         if self._dead_letters is not None:
             self._dead_letters.discard(file for each in found for file in each.dead_letters.files)
 

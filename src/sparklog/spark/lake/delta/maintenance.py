@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import DataSourceError
+from sparklog.spark.failures import first_line
 from sparklog.spark.lake.columns import PartitionValue
 from sparklog.spark.lake.delta.table import DeltaTable
 from sparklog.spark.lake.files import WrittenFile
@@ -125,8 +126,7 @@ class TableMaintenance:
         try:
             act()
         except (PySparkException, Py4JError) as error:
-            first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            _log.warning("table %s was not %s, it is tried again later: %s", self._table.name, what, first)
+            _log.warning("table %s was not %s, it is tried again later: %s", self._table.name, what, first_line(error))
             return False
         _log.info("table %s was %s", self._table.name, what)
         return True

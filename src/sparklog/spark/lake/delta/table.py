@@ -31,6 +31,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from sparklog.errors import ConfigError, DataSourceError
+from sparklog.spark.failures import first_line
 from sparklog.spark.lake.columns import PartitionValue, TableColumns
 from sparklog.spark.lake.delta.stored_files import StoredFile
 from sparklog.spark.lake.destination import Changed, Overtaken, refuse
@@ -104,7 +105,9 @@ class DeltaTable:
         try:
             table.partitionedBy(*partition_by).execute()
         except Exception as error:
-            raise DataSourceError("SPARKLOG_NO_TABLE", f"table {self.name} cannot be made: {_said(error)}") from error
+            raise DataSourceError(
+                "SPARKLOG_NO_TABLE", f"table {self.name} cannot be made: {first_line(error)}"
+            ) from error
 
     @property
     def exists(self) -> bool:
@@ -276,7 +279,7 @@ class Commit:
                 f"another job has offloaded to table {self._name} meanwhile; nothing of this one is in the table",
             ) from error
         except _CHANGES as error:
-            said = f"table {self._name} was changed while rows were written for it: {_said(error)}"
+            said = f"table {self._name} was changed while rows were written for it: {first_line(error)}"
             raise Changed("SPARKLOG_TABLE_CHANGED", said) from error
 
     def _evolve(self) -> None:
@@ -372,8 +375,3 @@ def _check(
 
 def _refuse(name: str, why: str) -> NoReturn:
     refuse(f"table {name}", why)
-
-
-def _said(error: Exception) -> str:
-    """The first line of an error of Spark's that has words in it."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

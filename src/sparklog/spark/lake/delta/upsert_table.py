@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparklog.spark.lake.delta.maintenance import Maintenance, TableMaintenance
+from sparklog.spark.lake.delta.base import TableDestination, TableIntake, TableTarget
+from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.stored_files import StoredFile
 from sparklog.spark.lake.delta.table import Commit, DeltaTable, TableFacts
 from sparklog.spark.lake.delta.upsert import Share, Upserted, UpsertRanges, partition_value
-from sparklog.spark.lake.destination import Destination, Intake, Target, refuse
-from sparklog.spark.lake.files import TableFiles, check_compression, remove_files
-from sparklog.spark.lake.location import identity_of
+from sparklog.spark.lake.destination import refuse
+from sparklog.spark.lake.files import WrittenFile, check_compression
 from sparklog.spark.lake.progress import UPSERT_PROPERTY, Progress
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
@@ -39,7 +39,7 @@ _UNSUITABLE = {
 
 
 @dataclass(frozen=True)
-class UpsertTable(Target):
+class UpsertTable(TableTarget):
     """Which table, and how it is written. Raises DataSourceError for a value that there is not."""
 
     name: str
@@ -58,63 +58,37 @@ class UpsertTable(Target):
     def __post_init__(self) -> None:
         check_compression(self.compression)
 
-    @property
-    def identity(self) -> str:
-        return identity_of(self.name)
-
     def open(self, spark: SparkSession) -> UpsertTableDestination:
         return UpsertTableDestination(spark, DeltaTable(spark, self.name, is_upserted=True), self)
 
 
-class UpsertTableDestination(Destination[Upserted]):
+class UpsertTableDestination(TableDestination[Upserted]):
     """The table."""
 
     def __init__(self, spark: SparkSession, table: DeltaTable, target: UpsertTable) -> None:
-        self._table = table
+        super().__init__(spark, table, target)
         self._target = target
-        self._maintenance = TableMaintenance(spark, table, target.maintenance, target.file_bytes)
 
-    @property
-    def place(self) -> str:
-        return f"table {self._target.name}"
-
-    def prepare(self) -> None:
-        if not self._table.exists:
-            self._table.create(_PARTITION_BY, _PROPERTIES)
-        self._maintenance.check()
+    def _create(self) -> None:
+        self._table.create(_PARTITION_BY, _PROPERTIES)
 
     def begin(self) -> UpsertTableIntake:
         commit = self._table.begin()
         _check(self.place, commit.table)
         return UpsertTableIntake(commit, self._target, self.place)
 
-    def tend(self, outcomes: Sequence[Upserted]) -> None:
-        self._maintenance.after(file for each in outcomes for file in each.added)
+    def _files_of(self, outcome: Upserted) -> list[WrittenFile]:
+        return outcome.added
 
 
-class UpsertTableIntake(Intake[Upserted]):
+class UpsertTableIntake(TableIntake[Upserted]):
     """One commit of files, and of those that they replace."""
 
     def __init__(self, commit: Commit, target: UpsertTable, place: str) -> None:
-        self._commit = commit
+        super().__init__(commit, target)
         self._target = target
         self._place = place
         self._files: dict[tuple[str | None, ...], list[StoredFile]] | None = None
-
-    @property
-    def progress(self) -> Mapping[Progress, int]:
-        return self._commit.table.progress
-
-    @property
-    def epochs(self) -> Mapping[Progress, int]:
-        return self._commit.table.epochs
-
-    def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
-        self._commit.note_epochs(epochs)
-
-    @property
-    def is_empty(self) -> bool:
-        return self._commit.table.is_empty
 
     @property
     def divides_partitions(self) -> bool:
@@ -133,13 +107,11 @@ class UpsertTableIntake(Intake[Upserted]):
                     " to another would have a row for each. Offload it to a new table, or accept the partitions",
                 )
         self._commit.note_partition_counts(counts)
-        self._commit.expect(partitions)
+        super().expect(partitions)
 
     def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> UpsertRanges:
-        table, target = self._commit.table, self._target
-        files = TableFiles(table.location, table.columns, table.partition_by, target.compression, target.file_bytes)
         shares = tuple(Share(each, tuple(self._files_of(each))) for each in ranges)
-        return UpsertRanges(reading, shares, files, target.skip_keyless, target.key_bytes)
+        return UpsertRanges(reading, shares, self._table_files, self._target.skip_keyless, self._target.key_bytes)
 
     def _files_of(self, each: OffsetRange) -> list[StoredFile]:
         if self._files is None:
@@ -159,7 +131,7 @@ class UpsertTableIntake(Intake[Upserted]):
         return self._commit.finish(added, offsets, removed)
 
     def discard(self, outcomes: Iterable[Upserted]) -> None:
-        remove_files(self._commit.table.location, [file for each in outcomes for file in each.added])
+        self._remove(file for each in outcomes for file in each.added)
 
 
 def _check(place: str, table: TableFacts) -> None:

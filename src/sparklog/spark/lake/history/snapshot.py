@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.extras import install_line
 from sparklog.record.layout import MAX_INT64
+from sparklog.spark.failures import first_line
 from sparklog.spark.lake.columns import TABLE_COLUMNS
 from sparklog.spark.lake.files import opened
 from sparklog.spark.lake.location import location_of
@@ -110,7 +111,7 @@ class Snapshot:
                 # A file of Delta's own may go while it is looked at: VACUUM removes what an older version named.
                 if not left or as_of is not None or "not found" not in str(error):
                     of = "" if as_of is None else f" as of {as_of}"
-                    said = f"table {name}{of} cannot be read: {_line(error)}"
+                    said = f"table {name}{of} cannot be read: {first_line(error)}"
                     raise DataSourceError("SPARKLOG_NO_TABLE", said) from error
         raise AssertionError("the last attempt raises")
 
@@ -305,7 +306,3 @@ def _applications(location: str) -> Iterator[str]:
 def _file_name(path: str) -> str:
     """The last part: every writer of Delta draws it by chance."""
     return unquote(os.path.basename(path))
-
-
-def _line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

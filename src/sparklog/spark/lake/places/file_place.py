@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sparklog.errors import DataSourceError, StorageError
-from sparklog.spark.lake.destination import Destination, Intake, Overtaken, Target, Task, refuse
-from sparklog.spark.lake.files import COMPRESSIONS
+from sparklog.spark.lake.destination import Destination, Overtaken, Target, Task, TaskIntake, refuse
+from sparklog.spark.lake.files import check_compression
 from sparklog.spark.lake.places.file_manifest import DIRECTORY, FileManifest, FileManifests, Position
 from sparklog.spark.lake.places.file_tasks import FileRanges, FilesWritten, WriteParquet, WriteSegments
 from sparklog.spark.lake.progress import Progress
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARQUET, SEGMENTS = "parquet", "segments"
+_FORMATS = (PARQUET, SEGMENTS)
 _OURS = {DIRECTORY, "data", "segments"}
 
 
@@ -44,13 +45,10 @@ class FilesTarget(Target):
     """A file is complete when it has so much."""
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("format", self.format, (PARQUET, SEGMENTS)),
-            ("compression", self.compression, COMPRESSIONS),
-        ):
-            if value not in known:
-                text = f"{name} is one of {', '.join(known)}, not {value!r}"
-                raise DataSourceError("SPARKLOG_INVALID_OPTION", text)
+        if self.format not in _FORMATS:
+            text = f"format is one of {', '.join(_FORMATS)}, not {self.format!r}"
+            raise DataSourceError("SPARKLOG_INVALID_OPTION", text)
+        check_compression(self.compression)
 
     @property
     def identity(self) -> str:
@@ -115,23 +113,25 @@ class FilesDestination(Destination[FilesWritten]):
                     self._storage.remove(file.path)
 
 
-class FilesIntake(Intake[FilesWritten]):
+class FilesIntake(TaskIntake[FilesWritten]):
     """A commit that has begun after the manifest ``last``, and is to be number ``number``."""
 
     def __init__(self, destination: FilesDestination, number: int, last: FileManifest | None) -> None:
         self._destination = destination
         self._number = number
         self._positions = {} if last is None else last.positions
+        self._progress = {each: at.offset for each, at in self._positions.items()}
+        self._known_epochs = {each: at.epoch for each, at in self._positions.items()}
         self._epochs: Mapping[Progress, int] = {}
         self._begun: set[TopicPartition] = set()
 
     @property
     def progress(self) -> Mapping[Progress, int]:
-        return {each: at.offset for each, at in self._positions.items()}
+        return self._progress
 
     @property
     def epochs(self) -> Mapping[Progress, int]:
-        return {each: at.epoch for each, at in self._positions.items()}
+        return self._known_epochs
 
     def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
         self._epochs = epochs

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.ages import Timestamps
-from sparklog.spark.lake.columns import source_columns
+from sparklog.spark.lake.columns import FIRST_US, LAST_US, source_columns
 from sparklog.spark.lake.destination import Refused
 from sparklog.spark.read.columns import read_ranges
 from sparklog.spark.read.offsets import OffsetRange
@@ -35,8 +35,6 @@ _READ = source_columns(READ_COLUMNS)
 _STAGED = StructType(
     [*_READ.fields, StructField(TASK, LongType()), StructField(ATTEMPT, LongType()), StructField(SUMMARY, StringType())]
 )
-_FIRST_US, _END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
-"""The years 1 to 9999."""
 
 
 class StagedAttempt(NamedTuple):
@@ -70,8 +68,7 @@ class StageRanges:
                 timestamps.add(batch.column("timestamp"))
                 yield _with_columns(batch, task, attempt)
         except DataSourceError as error:
-            text = str(error).removeprefix(f"[{error.error_code}] ")
-            failure = {"code": error.error_code, "text": text}
+            failure = Refused.of(error)._asdict()
         told = {"rows": rows, "bytes": nbytes, "timestamps": timestamps.to_json(), **failure}
         yield _summary_row(json.dumps(told), task, attempt)
 
@@ -101,7 +98,7 @@ def new_table(spark: SparkSession) -> DataFrame:
 def _as_stored(frame: DataFrame) -> DataFrame:
     """Headers as JSON, which has an escape for NUL; times that have no date as null."""
     micros = functions.unix_micros("timestamp")
-    has_date = (micros >= _FIRST_US) & (micros < _END_US)
+    has_date = (micros >= FIRST_US) & (micros <= LAST_US)
     values = functions.transform(
         "headers",
         lambda each: functions.struct(each["key"].alias("key"), functions.base64(each["value"]).alias("value")),
