@@ -25,7 +25,7 @@ from sparklog.testing.eventually import eventually
 from sparklog.testing.postgresql import PASSWORD, PostgreSql, find_postgresql
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
-JOB = Path(__file__).parents[3] / "jobs" / "offload.py"
+JOB = Path(__file__).parents[4] / "jobs" / "offload.py"
 
 
 @pytest.fixture(autouse=True)
