@@ -217,6 +217,19 @@ def test_a_leader_that_moves_is_followed():
     run(test)
 
 
+def test_offsets_of_a_leader_that_has_died_are_asked_of_the_next():
+    async def test():
+        async with consuming(Log(*TWO, end=3), brokers=2) as (consumer, cluster):
+            cluster.on[ApiKey.LIST_OFFSETS] = lambda _asked: _listed(3)
+            assert await consumer.end_offsets([T0]) == {T0: 3}
+            await cluster.brokers[0].stop()
+            cluster.topics["t"] = [1]
+            assert await consumer.end_offsets([T0]) == {T0: 3}
+            assert cluster.brokers[1].asked[-1].api is ApiKey.LIST_OFFSETS
+
+    run(test)
+
+
 def _epoch_end(epoch, end, code=ErrorCode.NONE):
     form = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
     each = form.EpochEndOffset(error_code=int(code), partition=0, leader_epoch=epoch, end_offset=end)

@@ -346,8 +346,12 @@ class AsyncConsumer:
             left = {tp: at for tp, at in wanted.items() if tp not in found}
             await self._positions.list_offsets(left, found)
 
+        def forget_leaders() -> None:
+            for tp in wanted.keys() - found.keys():
+                self._session.leaders.invalidate(tp.topic)
+
         self._check_open()
-        await retrying_async(self._session.backoff(), ask_what_is_left)
+        await retrying_async(self._session.backoff(), ask_what_is_left, between=forget_leaders)
         return found
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
