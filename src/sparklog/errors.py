@@ -17,6 +17,7 @@ The tree::
     │   └── LocalProtocolError      we were asked to send what the protocol does not allow
     ├── ConnectionFailed            a peer cannot be reached, or hung up
     │   └── PeerSilent              it accepts connections, and answers nothing
+    ├── AuthenticationFailed        a peer is not who it says, or does not take us for who we say
     ├── PeerBusy                    too many requests wait for a broker already; try later
     ├── DeserializationError        a consumer's deserializer raised
     ├── WokenUp                     wakeup() interrupted a consumer that waited
@@ -124,6 +125,13 @@ class ErrorCode(IntEnum):
     SASL_AUTHENTICATION_FAILED = (58, False)
     UNKNOWN_PRODUCER_ID = (59, False)
     REASSIGNMENT_IN_PROGRESS = (60, False)
+    DELEGATION_TOKEN_AUTH_DISABLED = (61, False)
+    DELEGATION_TOKEN_NOT_FOUND = (62, False)
+    DELEGATION_TOKEN_OWNER_MISMATCH = (63, False)
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (64, False)
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = (65, False)
+    DELEGATION_TOKEN_EXPIRED = (66, False)
+    INVALID_PRINCIPAL_TYPE = (67, False)
     NON_EMPTY_GROUP = (68, False)
     GROUP_ID_NOT_FOUND = (69, False)
     FETCH_SESSION_ID_NOT_FOUND = (70, True)
@@ -147,6 +155,9 @@ class ErrorCode(IntEnum):
     UNSTABLE_OFFSET_COMMIT = (88, True)
     THROTTLING_QUOTA_EXCEEDED = (89, True)
     PRODUCER_FENCED = (90, False)
+    RESOURCE_NOT_FOUND = (91, False)
+    DUPLICATE_RESOURCE = (92, False)
+    UNACCEPTABLE_CREDENTIAL = (93, False)
     INVALID_UPDATE_VERSION = (95, False)
     UNKNOWN_TOPIC_ID = (100, True)
     INCONSISTENT_TOPIC_ID = (103, True)
@@ -302,6 +313,10 @@ class ConnectionFailed(SparklogError, ConnectionError):
 
 class PeerSilent(ConnectionFailed):
     """A peer accepts connections, and answers nothing: it is frozen, overloaded, or not what it is taken for."""
+
+
+class AuthenticationFailed(SparklogError):
+    """A certificate, a password or a token was not accepted, here or by the peer."""
 
 
 class PeerBusy(SparklogError):

@@ -29,6 +29,7 @@ from sparklog.protocol.messages import (
     encode,
 )
 from sparklog.protocol.slices import done
+from sparklog.security.caller import Caller
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.testing.steps import finish
 from sparklog.zk.znodes import PartitionState, TopicAssignment
@@ -40,7 +41,7 @@ PREFERRED, UNCLEAN = 0, 1
 def ask(module, broker, message):
     """The answer as a client gets it, in the newest version."""
     version = module.VERSIONS.stop - 1
-    answer = module.handle(broker, ApiRequest(module.API, version, "me", "h", message))
+    answer = module.handle(broker, ApiRequest(module.API, version, "me", Caller("h"), message))
     answer = finish(answer) if inspect.isgenerator(answer) else answer
     if asyncio.iscoroutine(answer):
         answer = asyncio.run(answer)

@@ -13,6 +13,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.messages import ApiVersionsRequest, decode_response, encode
+from sparklog.security.caller import Caller
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def hello(version, name="x", release="1"):
 
 @pytest.mark.parametrize("version", OFFERED[ApiKey.API_VERSIONS])
 def test_what_is_offered_is_what_is_served(dispatch, version):
-    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version)), "h"))
+    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version)), Caller("h")))
     response = decode_response(ApiKey.API_VERSIONS, version, answer[4:])
     assert response.error_code == 0
     offered = {key.api_key: range(key.min_version, key.max_version + 1) for key in response.api_keys}
@@ -47,7 +48,7 @@ def test_what_is_offered_is_what_is_served(dispatch, version):
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_the_features_in_force_are_told(dispatch, version):
-    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version)), "h"))
+    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version)), Caller("h")))
     response = decode_response(ApiKey.API_VERSIONS, version, answer[4:])
     in_force = {each.name: (each.min_version_level, each.max_version_level) for each in response.finalized_features}
     supported = {each.name: (each.min_version, each.max_version) for each in response.supported_features or ()}
@@ -57,7 +58,7 @@ def test_the_features_in_force_are_told(dispatch, version):
 
 
 def greeted(dispatch, version, *names):
-    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version, *names)), "h"))
+    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version, *names)), Caller("h")))
     return decode_response(ApiKey.API_VERSIONS, version, answer[4:])
 
 
@@ -84,7 +85,7 @@ def test_what_clients_may_call_themselves(dispatch):
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
 def test_api_versions_is_answered_whatever_its_version(dispatch, version):
     data = b"\0\x12" + version.to_bytes(2, "big", signed=True) + b"\0\0\0\x2a\0\x02me\0????"
-    answer = unframed(dispatch(memoryview(data), "h"))
+    answer = unframed(dispatch(memoryview(data), Caller("h")))
     assert int.from_bytes(answer[:4], "big") == 42
     response = decode_response(ApiKey.API_VERSIONS, 0, answer[4:])
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -94,19 +95,19 @@ def test_api_versions_is_answered_whatever_its_version(dispatch, version):
 @pytest.mark.parametrize(("api", "version"), [(api, range_.stop) for api, range_ in OFFERED.items() if api != 18])
 def test_a_version_that_is_not_served_ends_the_connection(dispatch, api, version):
     with pytest.raises(RemoteProtocolError, match=rf"'me' asks for {api.name} version {version}; .* are served"):
-        dispatch(memoryview(struct.pack(">hh", api, version) + b"\0\0\0\x01\0\x02me\0"), "h")
+        dispatch(memoryview(struct.pack(">hh", api, version) + b"\0\0\0\x01\0\x02me\0"), Caller("h"))
 
 
 @pytest.mark.parametrize("api", [48, 29, 999, -1])
 def test_an_api_that_is_not_served_ends_the_connection(dispatch, api):
     with pytest.raises(RemoteProtocolError, match=rf"asks for API {api}, which is not served"):
-        dispatch(memoryview(api.to_bytes(2, "big", signed=True) + b"\0\0\0\0\0\x01\0\x02me"), "h")
+        dispatch(memoryview(api.to_bytes(2, "big", signed=True) + b"\0\0\0\0\0\x01\0\x02me"), Caller("h"))
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\x12\0\0\0\0", b"\0\x03\0\x01\0\0\0\1\xff\xff\0\0\0\5"])
 def test_a_malformed_request_ends_the_connection(dispatch, data):
     with pytest.raises(RemoteProtocolError):
-        dispatch(memoryview(data), "h")
+        dispatch(memoryview(data), Caller("h"))
 
 
 @pytest.mark.parametrize("answer", [b"body", None])
@@ -128,7 +129,9 @@ def test_an_answer_may_come_later_or_not_at_all(monkeypatch, answer, waits):
     monkeypatch.setitem(HANDLERS, ApiKey.METADATA, handler)
 
     async def ask():
-        served = Dispatcher(SimpleNamespace(), Turns(asyncio.get_running_loop()))(frame(ApiKey.METADATA, 0), "h")
+        served = Dispatcher(SimpleNamespace(), Turns(asyncio.get_running_loop()))(
+            frame(ApiKey.METADATA, 0), Caller("h")
+        )
         assert isinstance(served, asyncio.Future) == waits
         return await served if waits else served
 

@@ -21,6 +21,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
@@ -78,7 +79,7 @@ class Broker:
         message = LeaderAndIsrRequest(
             type=INCREMENTAL, topic_states=[topic(topic_name="t", topic_id=topic_id, partition_states=states)]
         )
-        answer = await leader_and_isr.handle(self, ApiRequest(ApiKey.LEADER_AND_ISR, 6, "c", "h", message))
+        answer = await leader_and_isr.handle(self, ApiRequest(ApiKey.LEADER_AND_ISR, 6, "c", Caller("h"), message))
         return [each.error_code for each in answer.topics[0].partition_errors]
 
     async def stop(self, count):
@@ -88,7 +89,7 @@ class Broker:
             for number in range(count)
         ]
         message = StopReplicaRequest(topic_states=[topic(topic_name="t", partition_states=states)])
-        answer = await stop_replica.handle(self, ApiRequest(ApiKey.STOP_REPLICA, 3, "c", "h", message))
+        answer = await stop_replica.handle(self, ApiRequest(ApiKey.STOP_REPLICA, 3, "c", Caller("h"), message))
         return [each.error_code for each in answer.partition_errors]
 
     def directories(self):

@@ -43,6 +43,7 @@ from sparklog.protocol.messages import (
     OffsetFetchRequest,
     WriteTxnMarkersRequest,
 )
+from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.steps import counted
 from sparklog.zk.znodes import BrokerInfo
@@ -103,7 +104,7 @@ def broker():
 
 def serve(broker, module, version, message):
     """How many steps it took, and the answer."""
-    answer = module.handle(broker, ApiRequest(module.API, version, "c", "h", message))
+    answer = module.handle(broker, ApiRequest(module.API, version, "c", Caller("h"), message))
     steps = 0
     if not inspect.iscoroutine(answer):
         steps, answer = counted(answer)
@@ -324,7 +325,7 @@ def test_a_large_group_is_described_in_steps_as_it_was(broker):
         group.add(Member(f"m{number}", None, "c", "/h", 1, 1, (Protocol("range", b"old"),), b"old"))
     broker.groups.describe_group = lambda _: (ErrorCode.NONE, group)
     message = DescribeGroupsRequest(groups=["g"], include_authorized_operations=False)
-    answering = describe_groups.handle(broker, ApiRequest(describe_groups.API, 5, "c", "h", message))
+    answering = describe_groups.handle(broker, ApiRequest(describe_groups.API, 5, "c", Caller("h"), message))
     next(answering)
     for member in group.members.values():
         member.protocols, member.assignment = (Protocol("range", b"new"),), b"new"

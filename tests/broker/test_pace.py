@@ -26,6 +26,7 @@ from sparklog.protocol.messages import (
     DescribeConfigsRequest,
     GetReplicaLogInfoRequest,
 )
+from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint
 from sparklog.testing.clock import ManualClock
 from sparklog.zk.znodes import BrokerInfo
@@ -82,7 +83,9 @@ def served(handler, version, message, **parts):
 
     async def serve():
         broker = broker_of(asyncio.get_running_loop(), **parts)
-        return await with_others(handler.handle(broker, ApiRequest(handler.API, version, "me", "host", message)))
+        return await with_others(
+            handler.handle(broker, ApiRequest(handler.API, version, "me", Caller("host"), message))
+        )
 
     return asyncio.run(serve())
 

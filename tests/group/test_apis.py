@@ -43,6 +43,7 @@ from sparklog.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.steps import finish
 from sparklog.zk.znodes import BrokerInfo
@@ -96,7 +97,7 @@ class Client:
     async def call(self, module: ModuleType, version: int, message: Any) -> Any:
         body = memoryview(messages.encode(message, version))
         decoded = messages.decode_request(module.API, version, body)
-        answer = module.handle(self.broker, ApiRequest(module.API, version, "app", "10.0.0.1", decoded))
+        answer = module.handle(self.broker, ApiRequest(module.API, version, "app", Caller("10.0.0.1"), decoded))
         answer = finish(answer) if inspect.isgenerator(answer) else answer
         if inspect.isawaitable(answer):
             answer = await answer

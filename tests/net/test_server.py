@@ -219,9 +219,9 @@ def test_pieces_of_files_arrive_whole_between_bytes(server, file, slow, monkeypa
     if slow:  # a socket that takes a little at a time, so that everything is sent in parts
         accept = net_channel.ServerChannel.__init__
 
-        def with_small_buffer(channel, owner, sock, address):
+        def with_small_buffer(channel, owner, sock, *who):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-            accept(channel, owner, sock, address)
+            accept(channel, owner, sock, *who)
 
         monkeypatch.setattr(net_channel.ServerChannel, "__init__", with_small_buffer)
     server.dispatch = lambda frame, host: [len(expected).to_bytes(4, "big"), *pieces]
@@ -259,7 +259,7 @@ def assert_serves_bytes(server):
 
 
 def test_the_clients_address_is_told(server):
-    server.dispatch = lambda frame, host: answer(host.encode())
+    server.dispatch = lambda frame, host: answer(host.host.encode())
     with server.connect() as client:
         client.sendall(framed(b"who am I?"))
         assert read_frame(client) == b"127.0.0.1"

@@ -38,6 +38,7 @@ from sparklog.protocol.messages import (
     ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
+from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import finish
 from sparklog.txn.markers import Marker
@@ -117,7 +118,7 @@ class Client:
     async def call(self, module: ModuleType, version: int, request: Any) -> Any:
         body = memoryview(messages.encode(request, version))
         message = messages.decode_request(module.API, version, body)
-        answer = module.handle(self.broker, ApiRequest(module.API, version, "app", "/10.0.0.1", message))
+        answer = module.handle(self.broker, ApiRequest(module.API, version, "app", Caller("/10.0.0.1"), message))
         answer = finish(answer) if inspect.isgenerator(answer) else answer
         answer = await answer if inspect.isawaitable(answer) else answer
         return messages.decode_response(module.API, version, memoryview(messages.encode(answer, version)))

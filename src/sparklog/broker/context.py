@@ -40,6 +40,8 @@ from sparklog.replica.cleaning_grants import CleaningGrants
 from sparklog.replica.erasing import LogEraser
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
+from sparklog.security.access import Authorizer
+from sparklog.security.caller import Caller
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
@@ -69,10 +71,15 @@ class ApiRequest(NamedTuple, Generic[M]):
     api: ApiKey
     version: int
     client_id: str | None
-    client_host: str
+    caller: Caller
     message: M
     after: asyncio.Future[Any] | None = None
     """Done when the requests of this API that came before on the connection have their places."""
+
+    @property
+    def client_host(self) -> str:
+        """The address that it comes from."""
+        return self.caller.host
 
 
 @dataclass
@@ -111,6 +118,7 @@ class BrokerContext:
     run_disk: Callable[..., asyncio.Future[Any]]
     """Runs a call that waits for the disk off the loop, after those before it."""
     turns: Turns
+    authorizer: Authorizer
     fence: ControllerFence
     producer_ids: ProducerIds
     offered: dict[ApiKey, range]

@@ -24,6 +24,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import Request, describe_request, frame_response, parse_request
 from sparklog.protocol.messages import Encoded, encode
 from sparklog.protocol.slices import LARGE_REQUEST, Steps, encoding, is_large_answer
+from sparklog.security.caller import Caller
 from sparklog.structs import Chunk
 
 
@@ -37,7 +38,7 @@ class Dispatcher:
         self._broker = broker
         self._turns = turns
 
-    def __call__(self, frame: memoryview, client_host: str, after: asyncio.Future[Any] | None = None) -> Served | Work:
+    def __call__(self, frame: memoryview, caller: Caller, after: asyncio.Future[Any] | None = None) -> Served | Work:
         request = parse_request(frame)
         handler = HANDLERS.get(request.api)
         if handler is None:
@@ -47,22 +48,22 @@ class Dispatcher:
         if len(request.body) > LARGE_REQUEST and handler.decoding is not None:
             message = handler.decoding(request.body, request.version)
             if isinstance(message, Generator):
-                return self._serve_large(frame, request, handler, client_host, message, after)
+                return self._serve_large(frame, request, handler, caller, message, after)
         else:
             message = handler.decode(request.body, request.version)
-        return self._handle(frame, request, handler, client_host, message, after)
+        return self._handle(frame, request, handler, caller, message, after)
 
     def _serve_large(
         self,
         frame: memoryview,
         request: Request,
         handler: Handler,
-        client_host: str,
+        caller: Caller,
         decoding: Steps[Any],
         after: asyncio.Future[Any] | None,
     ) -> Work:
         message = yield from decoding
-        served = self._handle(frame, request, handler, client_host, message, after)
+        served = self._handle(frame, request, handler, caller, message, after)
         return (yield from served) if isinstance(served, Generator) else served
 
     def _handle(
@@ -70,11 +71,11 @@ class Dispatcher:
         frame: memoryview,
         request: Request,
         handler: Handler,
-        client_host: str,
+        caller: Caller,
         message: Any,
         after: asyncio.Future[Any] | None = None,
     ) -> Served | Work:
-        asked = ApiRequest(handler.api, request.version, request.client_id, client_host, message, after)
+        asked = ApiRequest(handler.api, request.version, request.client_id, caller, message, after)
         answer = handler.handle(self._broker, asked)
         if isinstance(answer, (Awaitable, Ordered)):
             return self._awaited(frame, request, handler, answer)

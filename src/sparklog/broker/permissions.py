@@ -10,10 +10,10 @@ Source: Kafka 3.9, ``AclOperation``, ``AclEntry``, ``AuthHelper.authorizedOperat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.security.access import Operation
 from sparklog.structs import STATE_TOPICS
 
 _WHAT_IS_KEPT = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -38,21 +38,6 @@ def check_settings_keep_state(
         becomes_compacted = name == "cleanup.policy" and after.get(name) == _COMPACTED
         if before.get(name) != after.get(name) and not becomes_compacted:
             check_state_is_kept(config, topic, f"given another {name}")
-
-
-class Operation(IntEnum):
-    """What can be done with a thing. On the wire a set of them is a bit field, bit ``n`` for operation ``n``."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
 
 
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)

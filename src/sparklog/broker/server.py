@@ -67,6 +67,7 @@ from sparklog.replica.cleaning import LogCleaner
 from sparklog.replica.cleaning_grants import CleaningGrants
 from sparklog.replica.erasing import LogEraser
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.access import AllowEverything
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
@@ -401,6 +402,7 @@ class Broker:
             run_zk=self._ask_zk,
             run_disk=self._run_disk,
             turns=self._server.turns,
+            authorizer=AllowEverything(),
             fence=self._fence,
             producer_ids=producer_ids,
             offered=offered(parse_protocol_version(config.inter_broker_protocol_version)),

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from sparklog.security.caller import Caller
 from sparklog.structs import Chunk
 
 Answer = list[Chunk] | None
@@ -29,12 +30,12 @@ Work = Generator[None, None, Served]
 
 
 class Dispatch(Protocol):
-    """Serves one request frame from a client's address.
+    """Serves one request frame of a client.
 
     With ``after`` it takes its place when that is done, behind requests of the same API and connection.
     Raises RemoteProtocolError to have the connection closed.
     """
 
     def __call__(
-        self, frame: memoryview, client_host: str, after: asyncio.Future[Any] | None = None, /
+        self, frame: memoryview, caller: Caller, after: asyncio.Future[Any] | None = None, /
     ) -> Served | Work: ...

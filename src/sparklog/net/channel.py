@@ -46,6 +46,7 @@ from sparklog.net.turns import SHARE_S, SLOW_S, Turns, Usage, take
 from sparklog.protocol.connection import describe_request
 from sparklog.protocol.frame import FrameReader
 from sparklog.rate_limit import RateLimitedLogger
+from sparklog.security.caller import Caller
 from sparklog.structs import Chunk, FileSlice, chunk_size
 
 _logger = logging.getLogger(__name__)
@@ -97,12 +98,12 @@ class Owner(Protocol):
 class ServerChannel:
     """One accepted connection."""
 
-    def __init__(self, server: Owner, sock: socket.socket, address: str) -> None:
+    def __init__(self, server: Owner, sock: socket.socket, address: str, caller: Caller) -> None:
         self._server = server
         self._socket = sock
         self._fd = sock.fileno()
         self._address = address
-        self.host = address.rpartition(":")[0]
+        self.caller = caller
         self.last_active = server.loop.time()
         self._frames = FrameReader(server.limits.max_request_size)
         self._backlog: deque[memoryview] = deque()
@@ -300,7 +301,7 @@ class ServerChannel:
             frame = self._served = self._backlog.popleft()
             after = self._placed if self._ordered else None
             dispatch = self._server.dispatch
-            answer = dispatch(frame, self.host) if after is None else dispatch(frame, self.host, after)
+            answer = dispatch(frame, self.caller) if after is None else dispatch(frame, self.caller, after)
             if answer is None or isinstance(answer, list) or not isinstance(answer, Generator):
                 self._answer(answer, len(frame))
             else:

@@ -19,6 +19,7 @@ from sparklog.net.channel import ServerChannel
 from sparklog.net.limits import AcceptRate, Limits
 from sparklog.net.turns import TURN_S, Turns
 from sparklog.rate_limit import RateLimitedLogger
+from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint
 
 _logger = logging.getLogger(__name__)
@@ -156,17 +157,17 @@ class SocketServer:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._by_host[host] = held + 1
-        self._channels.add(ServerChannel(self, sock, f"{host}:{port}"))
+        self._channels.add(ServerChannel(self, sock, f"{host}:{port}", Caller(host)))
 
     def forget(self, channel: ServerChannel) -> None:
         """It is closed."""
         self._channels.discard(channel)
         self._starved.pop(channel, None)
-        left = self._by_host[channel.host] - 1
+        left = self._by_host[channel.caller.host] - 1
         if left:
-            self._by_host[channel.host] = left
+            self._by_host[channel.caller.host] = left
         else:
-            del self._by_host[channel.host]
+            del self._by_host[channel.caller.host]
         if len(self._channels) < self._limits.max_connections:
             self._accept()
         if self._drained is not None and not self._channels and not self._drained.done():

@@ -8,6 +8,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AllocateProducerIdsRequest
+from sparklog.security.caller import Caller
 
 
 def handle(check, take=None):
@@ -24,7 +25,7 @@ def handle(check, take=None):
         run_zk=run_zk,
     )
     message = AllocateProducerIdsRequest(broker_id=2, broker_epoch=77)
-    request = ApiRequest(ApiKey.ALLOCATE_PRODUCER_IDS, 0, "c", "h", message)
+    request = ApiRequest(ApiKey.ALLOCATE_PRODUCER_IDS, 0, "c", Caller("h"), message)
     return asyncio.run(allocate_producer_ids.handle(broker, request))
 
 

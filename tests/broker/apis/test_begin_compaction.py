@@ -20,6 +20,7 @@ from sparklog.log.segment import SegmentFacts
 from sparklog.protocol.messages import BeginCompactionRequest, CommitCompactionRequest, decode_response, encode
 from sparklog.replica.cleaning import Abandoned, NotCleaned, NothingToClean
 from sparklog.replica.cleaning_grants import CleanedAlready
+from sparklog.security.caller import Caller
 
 TASK = CleaningTask(
     "/d/users-0", "users-0", (SegmentFacts(0, 1, 2, 3, 4),), 0, 5, 6, 7, TopicConfig(),
@@ -93,7 +94,9 @@ def begun(broker, topic="users", renewed=()):
         topics=[BeginCompactionRequest.GrantedTopic(name=topic, partitions=[0])],
         rolls_active=True, duration_ms=1500, renewed=[*renewed],
     )  # fmt: skip
-    answer = asyncio.run(begin_compaction.handle(broker, ApiRequest(begin_compaction.API, 0, "me", "h", message)))
+    answer = asyncio.run(
+        begin_compaction.handle(broker, ApiRequest(begin_compaction.API, 0, "me", Caller("h"), message))
+    )
     found: Any = decode_response(begin_compaction.API, 0, memoryview(encode(answer, 0)))
     return found, found.topics[0].partitions[0]
 
@@ -103,7 +106,9 @@ def committed(broker, step, report=None, group=CleanedGroup((0, 5), (0,)), timeo
         token=42, step=step, tag="abc", old=[*group.old], new=[*group.new],
         report=report if isinstance(report, bytes) else json.dumps(report).encode(), timeout_ms=timeout_ms,
     )  # fmt: skip
-    answer = asyncio.run(commit_compaction.handle(broker, ApiRequest(commit_compaction.API, 0, "me", "h", message)))
+    answer = asyncio.run(
+        commit_compaction.handle(broker, ApiRequest(commit_compaction.API, 0, "me", Caller("h"), message))
+    )
     found: Any = decode_response(commit_compaction.API, 0, memoryview(encode(answer, 0)))
     return ErrorCode(found.error_code), found.error_message
 

@@ -11,6 +11,7 @@ from sparklog.compaction.stats import CleanerStats
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.messages import CompactPartitionsRequest, decode_response, encode
 from sparklog.replica.cleaning import LastRun, NotCleaned, NothingToClean
+from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
@@ -79,7 +80,7 @@ def request(wanted, timeout_ms=LONG_MS, since_ms=-1):
         CompactPartitionsRequest.CompactedTopic(name=name, partitions=numbers) for name, numbers in wanted.items()
     ]
     message = CompactPartitionsRequest(version=0, topics=topics, timeout_ms=timeout_ms, since_ms=since_ms)
-    return ApiRequest(compact_partitions.API, 0, "me", "h", message)
+    return ApiRequest(compact_partitions.API, 0, "me", Caller("h"), message)
 
 
 async def answered(broker, *arguments, **more):

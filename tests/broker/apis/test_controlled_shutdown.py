@@ -10,6 +10,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ControlledShutdownRequest, decode_answer, encode
+from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 
 
@@ -24,7 +25,7 @@ def handle(answer):
         return answer
 
     message = ControlledShutdownRequest(broker_id=4, broker_epoch=104)
-    request = ApiRequest(ApiKey.CONTROLLED_SHUTDOWN, 3, "c", "h", message)
+    request = ApiRequest(ApiKey.CONTROLLED_SHUTDOWN, 3, "c", Caller("h"), message)
     broker = SimpleNamespace(controller=SimpleNamespace(let_go=let_go))
     told = asyncio.run(controlled_shutdown.handle(broker, request))
     assert asked == [(4, 104)]

@@ -13,6 +13,7 @@ from sparklog.config.dynamic import Layers
 from sparklog.errors import ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.messages import CreateTopicsRequest
+from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint
 from sparklog.zk.znodes import BrokerInfo
 
@@ -54,7 +55,7 @@ def codes(*topics, validate_only=True, num_partitions=1):
             topics=TopicMaker(settings, metadata, SimpleNamespace(create_topic=None), run_zk),
         )
         message = CreateTopicsRequest(topics=[*topics], timeout_ms=0, validate_only=validate_only)
-        return await create_topics.handle(broker, ApiRequest(create_topics.API, 7, "c", "h", message))
+        return await create_topics.handle(broker, ApiRequest(create_topics.API, 7, "c", Caller("h"), message))
 
     answer = asyncio.run(handled())
     return {each.name: each.error_code for each in answer.topics}, made

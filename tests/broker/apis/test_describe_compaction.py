@@ -13,6 +13,7 @@ from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.messages import DescribeCompactionRequest, decode_response, encode
 from sparklog.replica.cleaning import Candidate, LastRun, Uncleanable
+from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import counted, finish
 
@@ -90,7 +91,7 @@ def broker():
 def steps(broker, topics):
     api = describe_compaction.API
     return describe_compaction.handle(
-        broker, ApiRequest(api, 0, "me", "h", DescribeCompactionRequest(version=0, topics=topics))
+        broker, ApiRequest(api, 0, "me", Caller("h"), DescribeCompactionRequest(version=0, topics=topics))
     )
 
 

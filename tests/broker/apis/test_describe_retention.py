@@ -10,6 +10,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.config.topic import TopicConfig
 from sparklog.protocol.messages import DescribeRetentionRequest, decode_response, encode
 from sparklog.replica.retention import Holding
+from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import counted, finish
 
@@ -38,7 +39,7 @@ def broker():
 def steps(broker, topics):
     api = describe_retention.API
     return describe_retention.handle(
-        broker, ApiRequest(api, 0, "me", "h", DescribeRetentionRequest(version=0, topics=topics))
+        broker, ApiRequest(api, 0, "me", Caller("h"), DescribeRetentionRequest(version=0, topics=topics))
     )
 
 

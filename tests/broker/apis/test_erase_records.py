@@ -13,6 +13,7 @@ from sparklog.compaction.erasure import ErasureStats, Progress, ScannedSegment
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.messages import EraseRecordsRequest, decode_request, decode_response, encode
 from sparklog.replica.erasing import Erasing, RoundId, State
+from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 
 TP = TopicPartition("users", 0)
@@ -89,7 +90,7 @@ def answered(broker, ends, *, keys=None, topic="users", topic_id=ID, scan_only=F
         partitions=[EraseRecordsRequest.ErasedPartition(partition_index=n, end_offset=e) for n, e in ends.items()],
     )
     received = decode_request(erase_records.API, 0, memoryview(encode(message, 0)))
-    answer = asyncio.run(erase_records.handle(broker, ApiRequest(erase_records.API, 0, "me", "h", received)))
+    answer = asyncio.run(erase_records.handle(broker, ApiRequest(erase_records.API, 0, "me", Caller("h"), received)))
     return decode_response(erase_records.API, 0, memoryview(encode(answer, 0)))
 
 

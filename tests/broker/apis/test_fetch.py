@@ -27,6 +27,7 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.caller import Caller
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import counted
@@ -90,7 +91,7 @@ class Broker:
             max_wait_ms, min_bytes, max_bytes, list(partitions), isolation, session_id=session, session_epoch=epoch,
             forgotten=list(forgotten), replica_id=replica, replica_epoch=replica_epoch,
         )  # fmt: skip
-        return fetch.handle(self, ApiRequest(ApiKey.FETCH, version, "c", "h", message))
+        return fetch.handle(self, ApiRequest(ApiKey.FETCH, version, "c", Caller("h"), message))
 
     async def answer(self, *partitions, **how):
         """The answer, whenever it comes."""

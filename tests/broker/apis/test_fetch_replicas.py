@@ -20,6 +20,7 @@ from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest, LeaderHint
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.caller import Caller
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.zk.znodes import BrokerInfo, PartitionState
@@ -70,7 +71,7 @@ class Broker:
             session_epoch=epoch,
             rack_id=rack,
         )
-        return fetch.handle(self, ApiRequest(ApiKey.FETCH, version, "c", "h", message))
+        return fetch.handle(self, ApiRequest(ApiKey.FETCH, version, "c", Caller("h"), message))
 
     def follow(self, replica, offset, **how):
         return self.ask(offset, replica=replica, leader_epoch=0, **how)

@@ -13,6 +13,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest
+from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -48,7 +49,7 @@ def partition(number=0, leader=2):
 
 
 def handle(broker, *topics):
-    request = ApiRequest(ApiKey.LEADER_AND_ISR, 6, "c", "h", LeaderAndIsrRequest(topic_states=list(topics)))
+    request = ApiRequest(ApiKey.LEADER_AND_ISR, 6, "c", Caller("h"), LeaderAndIsrRequest(topic_states=list(topics)))
 
     async def handled():
         broker.turns = Turns(asyncio.get_running_loop())

@@ -16,6 +16,7 @@ from sparklog.errors import ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import MetadataRequest
+from sparklog.security.caller import Caller
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
 
@@ -27,7 +28,7 @@ def asked(topics=()):
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )
-    return ApiRequest(ApiKey.METADATA, 12, "c", "h", message)
+    return ApiRequest(ApiKey.METADATA, 12, "c", Caller("h"), message)
 
 
 def broker(cache) -> Any:

@@ -24,6 +24,7 @@ from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
 from sparklog.protocol.slices import SLICE
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.caller import Caller
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
@@ -67,7 +68,7 @@ class Broker:
     def produce(self, *records, acks=-1, timeout_ms=0, after=None):
         """The answer, or what the connection has of it."""
         message = ProduceRequest(None, acks, timeout_ms, list(records))
-        answer = produce.handle(self, ApiRequest(ApiKey.PRODUCE, 9, "c", "h", message, after))
+        answer = produce.handle(self, ApiRequest(ApiKey.PRODUCE, 9, "c", Caller("h"), message, after))
         return answer.answer if isinstance(answer, Ordered) and answer.placed is None else answer
 
     def visible(self, tp=ONE):
@@ -301,7 +302,7 @@ def test_many_partitions_are_appended_a_slice_a_step(tmp_path):
         appended, append = [], broker.replicas.append
         broker.replicas.append = lambda tp, *args, **kwargs: (appended.append(tp), append(tp, *args, **kwargs))[1]
         message = ProduceRequest(None, 1, 0, many())
-        steps = produce._appending(broker, ApiRequest(ApiKey.PRODUCE, 9, "c", "h", message), None, {})
+        steps = produce._appending(broker, ApiRequest(ApiKey.PRODUCE, 9, "c", Caller("h"), message), None, {})
         for number in range(MANY // SLICE):
             next(steps)
             assert len(appended) == number * SLICE

@@ -13,6 +13,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import UpdateMetadataRequest
 from sparklog.protocol.slices import done
+from sparklog.security.caller import Caller
 
 
 def told_of(*brokers):
@@ -46,7 +47,7 @@ def looks_after(*requests):
             in_background=lambda work, what: background.append(asyncio.ensure_future(work)),
         )
         for message in requests:
-            steps = update_metadata.handle(broker, ApiRequest(ApiKey.UPDATE_METADATA, 8, "c", "h", message))
+            steps = update_metadata.handle(broker, ApiRequest(ApiKey.UPDATE_METADATA, 8, "c", Caller("h"), message))
             try:
                 while True:
                     next(steps)

@@ -1,0 +1,51 @@
+"""The two ends of a SASL mechanism (RFC 4422): tokens in, tokens out, and in the end who it is.
+
+A conversation is made anew for each authentication and used once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from sparklog.security.principal import Principal
+
+
+class Authenticated(NamedTuple):
+    """What a broker knows when a conversation has succeeded."""
+
+    principal: Principal
+    expires_ms: int | None = None
+    """When the credentials end, in milliseconds since the epoch; None for those that do not."""
+    token_id: str | None = None
+    """The delegation token that was the credential."""
+
+
+class ServerConversation(Protocol):
+    """The broker's end."""
+
+    def respond(self, token: bytes) -> bytes:
+        """The answer to the client's next token. Raises AuthenticationFailed; what it says may be told the client."""
+
+    @property
+    def authenticated(self) -> Authenticated | None:
+        """Who it is, when the conversation has come to its end."""
+
+
+class ClientConversation(Protocol):
+    """The client's end."""
+
+    def first(self) -> bytes:
+        """The first token to send."""
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """The next token; None where the conversation has come to its end. Raises AuthenticationFailed."""
+
+
+class Mechanism(Protocol):
+    """What a client does to prove who it is, ready to be done once a connection."""
+
+    name: str
+    """As in SaslHandshake: ``SCRAM-SHA-512``."""
+
+    def begin(self) -> ClientConversation:
+        """A new conversation, with the credentials of now."""
