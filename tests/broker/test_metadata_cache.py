@@ -198,9 +198,9 @@ def test_clients_are_sent_where_the_newer_of_two_words_says(cache):
     tell(cache, update(topics=[("t", ONE, {0: 1})]))  # under leader epoch 0
     tp = TopicPartition("t", 0)
     for followed, led_by in (((-1, -1), (1, 0)), ((3, 2), (2, 3)), ((3, -1), None), ((3, 9), None)):
-        hint = cache.leader_hint(tp, followed)
+        hint = cache.leader_hint(tp, followed, "PLAINTEXT")
         assert (hint and (hint.broker_id, hint.epoch)) == led_by, followed
-    assert cache.leader_hint(TopicPartition("u", 0), (-1, -1)) is None
+    assert cache.leader_hint(TopicPartition("u", 0), (-1, -1), "PLAINTEXT") is None
 
 
 def test_clients_are_not_sent_to_a_broker_that_is_doubted(cache):
@@ -210,7 +210,7 @@ def test_clients_are_not_sent_to_a_broker_that_is_doubted(cache):
     assert cache.answers == {}, "what was encoded is out of date"
     assert not cache.takes_clients(1)
     assert cache.takes_clients(2)
-    assert cache.leader_hint(TopicPartition("t", 0), (-1, -1)) is None
+    assert cache.leader_hint(TopicPartition("t", 0), (-1, -1), "PLAINTEXT") is None
     assert leader_of(cache, "t", 0) == 1, "between brokers the controller's word counts"
     tell(cache, update(topics=[("t", ONE, {0: 1})]))
     assert not cache.takes_clients(1), "the controller may not know it yet"

@@ -7,8 +7,10 @@ import pytest
 from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config, topic_synonyms
 from sparklog.config.definition import definitions, describe, parse
 from sparklog.config.kafka_broker import divide
+from sparklog.config.listeners import Listeners, plain_listener
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError
+from sparklog.structs import Endpoint
 
 
 def test_a_brokers_synonym_gives_the_default_of_topics():
@@ -162,8 +164,8 @@ def test_so_is_the_file_with_what_it_has_in_comments(tmp_path):
     path = tmp_path / "server.properties"
     path.write_text(STOCK + COMMENTED_OUT)
     config = parse_broker_config(load_properties(path))
-    assert (config.host, config.port) == ("", 9093)
-    assert (config.advertised_host, config.advertised_port) == ("your.host.name", 9094)
+    assert [each.endpoint for each in config.ends.bound] == [("", 9093)]
+    assert [each.endpoint for each in config.ends.advertised] == [("your.host.name", 9094)]
     assert config.topic_defaults.flush_messages == 10_000
 
 
@@ -177,24 +179,32 @@ def test_so_is_the_file_with_what_it_has_in_comments(tmp_path):
 )
 def test_a_listener_is_an_address(text, host, port):
     config = parse_broker_config({"listeners": text})
-    assert (config.host, config.port) == (host, port)
+    assert config.ends.bound == config.ends.advertised == (plain_listener(Endpoint(host, port)),)
+
+
+def test_host_and_port_are_the_listener_where_none_is_named():
+    ends = parse_broker_config({"host.name": "a", "port": "1", "advertised.host.name": "b"}).ends
+    assert ends == Listeners((plain_listener(Endpoint("a", 1)),), (plain_listener(Endpoint("b", 0)),), "PLAINTEXT")
 
 
 @pytest.mark.parametrize(
     ("properties", "named"),
     [
-        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "is not one PLAINTEXT://HOST:PORT"),
-        ({"listeners": "a:1"}, "is not one PLAINTEXT://HOST:PORT"),
-        ({"listeners": "SSL://a:1"}, "only PLAINTEXT is spoken here"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "two listeners are called PLAINTEXT"),
+        ({"listeners": "a:1"}, "is not NAME://HOST:PORT"),
+        ({"listeners": "OTHER://a:1"}, "listener OTHER has no protocol"),
+        ({"listener.security.protocol.map": "OTHER:TLS"}, "'TLS' is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ({"listeners": "PLAINTEXT://a:1", "advertised.listeners": "SSL://a:2"}, "names SSL, where nothing listens"),
+        ({"inter.broker.listener.name": "SSL"}, "by listener SSL, which is not among PLAINTEXT"),
+        ({"inter.broker.listener.name": "A", "security.inter.broker.protocol": "SSL"}, "not both"),
         ({"listeners": "PLAINTEXT://:1"}, "set advertised.listeners=PLAINTEXT://NAME:PORT too"),
         ({"host.name": "0.0.0.0"}, "listens on every address of this machine"),
         ({"host.name": "::"}, "listens on every address of this machine"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "is no address that a client can connect to"),
         ({"process.roles": "broker,controller"}, "KRaft"),
         ({"controller.quorum.voters": "1@a:1"}, "KRaft"),
-        ({"ssl.keystore.location": "/k"}, "there is no TLS, no SASL and no ACL here"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no ACL here"),
-        ({"security.inter.broker.protocol": "SASL_SSL"}, "no SASL"),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "by listener SASL_SSL"),
         ({"zookeeper.set.acl": "true"}, "no ACL here"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -205,7 +215,7 @@ def test_what_would_be_another_broker_is_refused(properties, named):
 
 
 def test_what_asks_for_no_security_is_left_out():
-    asked = {"security.inter.broker.protocol": "PLAINTEXT", "zookeeper.set.acl": "false", "super.users": ""}
+    asked = {"zookeeper.set.acl": "false", "super.users": ""}
     assert parse_broker_config(asked) == BrokerConfig()
 
 

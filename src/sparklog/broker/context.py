@@ -149,9 +149,9 @@ class BrokerContext:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.reason) from error
             raise
 
-    def leader_hint(self, tp: TopicPartition) -> LeaderHint | None:
-        """Where a client that asked this broker finds the partition, which it does not lead."""
-        return self.metadata.leader_hint(tp, self.replicas.epoch_and_leader(tp))
+    def leader_hint(self, tp: TopicPartition, listener: str) -> LeaderHint | None:
+        """Where a client that asked this broker by ``listener`` finds the partition, which it does not lead."""
+        return self.metadata.leader_hint(tp, self.replicas.epoch_and_leader(tp), listener)
 
     async def has_coordinators(self, key_type: KeyType) -> bool:
         """Whether there is the topic in which they keep what they know; it is made where it is missing."""

@@ -39,6 +39,10 @@ class Dispatcher:
         self._turns = turns
 
     def __call__(self, frame: memoryview, caller: Caller, after: asyncio.Future[Any] | None = None) -> Served | Work:
+        gate = caller.gate
+        if gate is not None and gate.takes(frame):
+            served: Served = gate.serve(frame)
+            return served
         request = parse_request(frame)
         handler = HANDLERS.get(request.api)
         if handler is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from sparklog.config.listeners import PLAINTEXT, Listener, unless_plain
+from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.protocol.messages import FULL, INCREMENTAL, UpdateMetadataRequest
 from sparklog.protocol.slices import Shared, Steps, each_of
@@ -73,10 +75,20 @@ def describe(states: Iterable[UpdateMetadataRequest.UpdateMetadataTopicState]) -
     return topics
 
 
+def _described(broker: UpdateMetadataRequest.UpdateMetadataBroker, between_brokers: str) -> BrokerInfo:
+    listeners = tuple(
+        Listener(each.listener, SecurityProtocol(each.security_protocol), Endpoint(each.host, each.port))
+        for each in broker.endpoints
+    )
+    endpoint = next((each.endpoint for each in listeners if each.name == between_brokers), listeners[0].endpoint)
+    return BrokerInfo(broker.id, endpoint, broker.rack, listeners=unless_plain(listeners))
+
+
 class MetadataCache:
     """Read by every Metadata request; changed only by ``update``."""
 
-    def __init__(self) -> None:
+    def __init__(self, between_brokers: str = PLAINTEXT) -> None:
+        self._between_brokers = between_brokers
         self.brokers: dict[int, BrokerInfo] = {}
         self.controller_id = -1
         self.controller_epoch = -1
@@ -87,7 +99,7 @@ class MetadataCache:
         """
         self.topics_version = 0
         """Goes up with every update that names a topic."""
-        self.answers: dict[tuple[int, bool, bool], Shared[bytes]] = {}
+        self.answers: dict[tuple[int, bool, bool, str], Shared[bytes]] = {}
         """Whole answers, encoded or still being so, by what was asked; good until the next update, which puts another
         dict here.
         """
@@ -124,6 +136,17 @@ class MetadataCache:
         """Whether the broker lives, as far as is known here."""
         return broker_id in self.brokers and broker_id not in self._doubted
 
+    def on(self, listener: str) -> Iterator[tuple[BrokerInfo, Endpoint]]:
+        """The live brokers that clients of this listener can reach, and where."""
+        for each in self.brokers.values():
+            endpoint = each.endpoint_on(listener)
+            if endpoint is not None:
+                yield each, endpoint
+
+    def is_on(self, broker_id: int, listener: str) -> bool:
+        """Whether a live broker has this listener."""
+        return self.brokers[broker_id].endpoint_on(listener) is not None
+
     def offline(self, partition: PartitionMetadata) -> list[int]:
         """The replicas that cannot be reached: the controller said so, or their broker has gone since."""
         told = partition.offline
@@ -154,8 +177,8 @@ class MetadataCache:
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.rack
 
-    def leader_hint(self, tp: TopicPartition, followed: EpochAndLeader) -> LeaderHint | None:
-        """Where a client that asked the wrong broker finds the partition; None if that is not known.
+    def leader_hint(self, tp: TopicPartition, followed: EpochAndLeader, listener: str) -> LeaderHint | None:
+        """Where a client of ``listener`` that asked the wrong broker finds the partition; None if that is not known.
 
         ``followed`` is what this broker's own replica was told, which may be newer than what is told of all partitions.
         Source: Kafka 3.9, ``KafkaApis.getCurrentLeader``.
@@ -164,7 +187,8 @@ class MetadataCache:
         found = topic.partitions.get(tp.partition) if topic else None
         epoch, leader_id = followed if found is None else max(followed, (found.leader_epoch, found.leader))
         leader = self.brokers.get(leader_id) if self.takes_clients(leader_id) else None
-        return None if leader is None else LeaderHint(leader.id, epoch, leader.endpoint, leader.rack)
+        endpoint = None if leader is None else leader.endpoint_on(listener)
+        return None if leader is None or endpoint is None else LeaderHint(leader.id, epoch, endpoint, leader.rack)
 
     def update(self, request: UpdateMetadataRequest, topics: Iterable[TopicUpdate]) -> list[TopicPartition]:
         """Take over an UpdateMetadata request, whose topics are described already, in one turn of the loop; whoever
@@ -175,10 +199,7 @@ class MetadataCache:
         self.answers = {}
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
-        self.brokers = {
-            each.id: BrokerInfo(each.id, Endpoint(each.endpoints[0].host, each.endpoints[0].port), each.rack)
-            for each in request.live_brokers
-        }
+        self.brokers = {each.id: _described(each, self._between_brokers) for each in request.live_brokers}
         self.has_been_told = self.has_been_told or request.type != INCREMENTAL
         if request.type == FULL:
             self._left_out.update(self._topics)

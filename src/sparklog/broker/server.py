@@ -48,6 +48,7 @@ from sparklog.broker.txn.markers import TransactionMarkers
 from sparklog.broker.txn.producer_ids import ProducerIds
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig, parse_overrides
+from sparklog.config.listeners import Listener, unless_plain
 from sparklog.config.protocol_version import parse_protocol_version
 from sparklog.controller.runtime import Controller
 from sparklog.controller.witnesses import Witnesses
@@ -58,7 +59,7 @@ from sparklog.log.directories.manager import LogManager
 from sparklog.log.loader import Knowledge
 from sparklog.net.limits import Limits, by_address
 from sparklog.net.peers import Peers
-from sparklog.net.server import SocketServer
+from sparklog.net.server import Entrance, SocketServer
 from sparklog.net.vigil import Looks
 from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
@@ -131,9 +132,9 @@ class Broker:
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         """Set when the broker cannot go on."""
         self._hurry = asyncio.Event()
-        self.endpoint: Endpoint
+        self.listeners: tuple[Listener, ...]
         """Where it listens."""
-        self.advertised: Endpoint
+        self._advertised: tuple[Listener, ...]
         """Where clients, and other brokers, are told to find it."""
 
     async def run_zk(self, call: Callable[..., T], *args: object) -> T:
@@ -217,13 +218,17 @@ class Broker:
             lambda *asked: self._dispatch(*asked),
             _limits_of(config),
         )
+        ends = config.ends
+        bound = {}
         try:
-            self.endpoint = server.bind(config.host, config.port)
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {config.host}:{config.port}: {_remedy(config.host, error)}") from error
-        self.advertised = Endpoint(
-            config.advertised_host or self.endpoint.host, config.advertised_port or self.endpoint.port
-        )
+            for listener in ends.bound:
+                is_between_brokers = listener.name == ends.between_brokers
+                bound[listener.name] = _bind(server, listener, is_between_brokers=is_between_brokers)
+        except ConfigError:
+            server.close()
+            raise
+        self.listeners = tuple(each._replace(endpoint=bound[each.name]) for each in ends.bound)
+        self._advertised = tuple(_with_real_port(each, bound[each.name]) for each in ends.advertised)
         return server
 
     def _take_over(self, config: BrokerConfig) -> None:
@@ -254,6 +259,7 @@ class Broker:
             self._config.zookeeper_connect,
             session_timeout=self._zk_timeout,
             on_session=self._hear_session,
+            between_brokers=self._config.ends.between_brokers,
         )
 
     def _close_zookeeper(self) -> Awaitable[None]:
@@ -322,9 +328,10 @@ class Broker:
         self._steps[_Step.SESSION_FILES] = files.close
         info = BrokerInfo(
             self._config.broker_id,
-            self.advertised,
+            next(each.endpoint for each in self._advertised if each.name == self._config.ends.between_brokers),
             self._config.broker_rack or None,
             unbroken_since=self._logs.unbroken_since,
+            listeners=unless_plain(self._advertised),
         )
         return Registration(info, self._zk, self.run_zk, self._fence, files, self._clock, self._zk_timeout)
 
@@ -333,7 +340,7 @@ class Broker:
         return self._fence.broker_epoch
 
     def _assemble(self, cluster_id: str) -> None:
-        config, metadata = self._config, MetadataCache()
+        config, metadata = self._config, MetadataCache(self._config.ends.between_brokers)
         replicas = ReplicaManager(
             config.broker_id,
             self._logs,
@@ -525,6 +532,21 @@ async def _taken(step: Callable[[], object]) -> None:
     outcome = step()
     if isinstance(outcome, Awaitable):
         await outcome
+
+
+def _bind(server: SocketServer, listener: Listener, *, is_between_brokers: bool) -> Endpoint:
+    """Take a listener's port. Raises ConfigError with what to do where that cannot be."""
+    host, port = listener.endpoint
+    entrance = Entrance(listener.name, listener.protocol, is_between_brokers)
+    try:
+        return server.bind(host, port, entrance)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {_remedy(host, error)}") from error
+
+
+def _with_real_port(told: Listener, bound: Endpoint) -> Listener:
+    """What is told of a listener, with what is not said of it taken from where it listens."""
+    return told._replace(endpoint=Endpoint(told.endpoint.host or bound.host, told.endpoint.port or bound.port))
 
 
 def _limits_of(config: BrokerConfig) -> Limits:

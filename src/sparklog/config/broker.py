@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import Definition, above, any_of, at_least, between, definitions, one_of, parse, setting
 from sparklog.config.kafka_broker import divide
+from sparklog.config.listeners import (
+    DEFAULT_PROTOCOLS,
+    Listeners,
+    between_brokers,
+    parse_listeners,
+    parse_protocols,
+    plain_listener,
+)
 from sparklog.config.protocol_version import (
     NEWEST,
     complaint_about_protocol_version,
 )
+from sparklog.config.security import SecuritySettings
 from sparklog.config.topic import TopicConfig, check_together
 from sparklog.config.zookeeper_connect import complaint_about_connect
 from sparklog.errors import ConfigError
+from sparklog.structs import Endpoint
 
 ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -80,6 +90,27 @@ class BrokerConfig:
         0,
         "Port to tell clients (advertised.listeners); 0 for the one to listen on.",
         between(0, 65535),
+    )
+    listeners: str = setting(
+        "listeners",
+        T.STRING,
+        "",
+        "Where to listen, NAME://HOST:PORT,…; empty for PLAINTEXT at host.name and port. Port 0 takes a free one.",
+    )
+    advertised_listeners: str = setting(
+        "advertised.listeners", T.STRING, "", "Where clients are told to find them; empty for where they listen."
+    )
+    listener_security_protocol_map: str = setting(
+        "listener.security.protocol.map",
+        T.STRING,
+        DEFAULT_PROTOCOLS,
+        "NAME:PROTOCOL,… with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+    )
+    inter_broker_listener_name: str = setting(
+        "inter.broker.listener.name", T.STRING, "", "The listener by which brokers speak to each other."
+    )
+    security_inter_broker_protocol: str = setting(
+        "security.inter.broker.protocol", T.STRING, "", "The same by its protocol; PLAINTEXT where neither is given."
     )
     log_dirs: tuple[str, ...] = setting("log.dirs", T.LIST, ("sparklog-data",), "Directories that hold the partitions.")
     zookeeper_connect: str = setting(
@@ -484,6 +515,29 @@ class BrokerConfig:
     )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
+    security: SecuritySettings = SecuritySettings()  # noqa: RUF009 (frozen, so one instance may serve all)
+    """The settings of TLS and SASL, by listener."""
+
+    @cached_property
+    def ends(self) -> Listeners:
+        """Where it listens and what it tells. Raises ConfigError for what does not fit together."""
+        protocols = parse_protocols(self.listener_security_protocol_map)
+        if self.listeners:
+            bound = parse_listeners("listeners", self.listeners, protocols)
+        else:
+            bound = (plain_listener(Endpoint(self.host, self.port)),)
+        told = {
+            each.name: each for each in parse_listeners("advertised.listeners", self.advertised_listeners, protocols)
+        }
+        if unknown := told.keys() - {each.name for each in bound}:
+            raise ConfigError(f"advertised.listeners names {', '.join(sorted(unknown))}, where nothing listens")
+        if not told:
+            own = Endpoint(self.advertised_host, self.advertised_port)
+            told = {each.name: each if self.listeners else each._replace(endpoint=own) for each in bound}
+        advertised = tuple(told[each.name] for each in bound if each.name in told)
+        name = between_brokers(self.inter_broker_listener_name, self.security_inter_broker_protocol, advertised)
+        return Listeners(bound, advertised, name)
+
     @property
     def selects_by_rack(self) -> bool:
         """Whether consumers are sent to a replica in their rack."""
@@ -519,38 +573,20 @@ def _refine(properties: dict[str, str]) -> dict[str, str]:
     only_dir = refined.pop("log.dir", None)
     if only_dir is not None:
         refined.setdefault("log.dirs", only_dir)
-    for name, (host_name, port_name) in _LISTENERS.items():
-        text = refined.pop(name, None)
-        if text:
-            host, port = _listener(name, text)
-            refined.setdefault(host_name, host)
-            refined.setdefault(port_name, port)
     return refined
 
 
-_LISTENERS = {
-    "listeners": ("host.name", "port"),
-    "advertised.listeners": ("advertised.host.name", "advertised.port"),
-}
-_LISTENER = re.compile(r"(?P<protocol>\w+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\s:/\[\]]*)):(?P<port>\d+)")
-
-
-def _listener(name: str, text: str) -> tuple[str, str]:
-    """Host and port of the one listener there may be, PLAINTEXT://HOST:PORT. Raises ConfigError for anything else."""
-    found = _LISTENER.fullmatch(text.strip())
-    if found is None:
-        raise ConfigError(f"{name}={text!r} is not one PLAINTEXT://HOST:PORT, and a broker has one listener here")
-    if found["protocol"].upper() != "PLAINTEXT":
-        raise ConfigError(f"{name}={text!r}: only PLAINTEXT is spoken here, no TLS and no SASL")
-    return found["v6"] or found["host"] or "", found["port"]
-
-
 def _check_reachable(config: BrokerConfig) -> None:
-    if is_every_address(config.host) and not config.advertised_host:
-        raise ConfigError(
-            f"host.name={config.host!r} listens on every address of this machine, and clients must be told one that"
-            " they can reach: set advertised.listeners=PLAINTEXT://NAME:PORT too"
-        )
+    told = {each.name: each.endpoint.host for each in config.ends.advertised}
+    for name, _, endpoint in config.ends.bound:
+        host = told.get(name)
+        if is_every_address(endpoint.host) and host is not None and is_every_address(host):
+            raise ConfigError(
+                f"listener {name} at {endpoint.host!r} listens on every address of this machine, and clients must be"
+                f" told one that they can reach: set advertised.listeners={name}://NAME:PORT too"
+            )
+        if host and is_every_address(host):
+            raise ConfigError(f"advertised.listeners: {host!r} is no address that a client can connect to")
 
 
 def check_cleaner(config: BrokerConfig) -> None:
@@ -577,12 +613,13 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     synonyms = topic_synonyms()
     for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}
     own = {name: text for name, text in properties.items() if name not in synonyms}
+    security, own = SecuritySettings.divide(own)
     config = parse(BrokerConfig, own)
     defaults = parse(TopicConfig, for_topics)
     check_together(defaults)
     _check_reachable(config)
     check_cleaner(config)
-    return replace(config, topic_defaults=defaults)
+    return replace(config, topic_defaults=defaults, security=security)
 
 
 def load_properties(path: Path) -> dict[str, str]:

@@ -22,9 +22,9 @@ _LEFT_OUT = frozenset(
     group.consumer.max.heartbeat.interval.ms
     group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms
     group.consumer.min.session.timeout.ms group.coordinator.append.linger.ms group.coordinator.new.enable
-    group.coordinator.threads initial.broker.registration.timeout.ms inter.broker.listener.name
+    group.coordinator.threads initial.broker.registration.timeout.ms
     kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    listener.security.protocol.map log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
+    log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
     log.local.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
     num.io.threads num.network.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec
@@ -40,13 +40,10 @@ _LEFT_OUT = frozenset(
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
 _LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.config.", "rsm.config.")
-_SECURITY_PREFIXES = ("delegation.token.", "listener.name.", "password.encoder.", "sasl.", "ssl.", "zookeeper.ssl.")
+_SECURITY_PREFIXES = ("delegation.token.", "password.encoder.", "zookeeper.ssl.")
 _SECURITY = {
     "authorizer.class.name": "",
-    "connection.failed.authentication.delay.ms": "",
-    "connections.max.reauth.ms": "",
     "principal.builder.class": "",
-    "security.inter.broker.protocol": "plaintext",
     "security.providers": "",
     "super.users": "",
     "zookeeper.client.secure": "false",

@@ -141,8 +141,12 @@ def update_metadata(
             id=b.id,
             endpoints=[
                 request.UpdateMetadataBroker.UpdateMetadataEndpoint(
-                    port=b.endpoint.port, host=b.endpoint.host, listener="PLAINTEXT", security_protocol=0
+                    port=each.endpoint.port,
+                    host=each.endpoint.host,
+                    listener=each.name,
+                    security_protocol=each.protocol.value,
                 )
+                for each in b.all_listeners
             ],
             rack=b.rack,
         )

@@ -42,6 +42,7 @@ from sparklog.errors import AnotherProtocol, RemoteProtocolError
 from sparklog.net.answer import Answer, Dispatch, Ordered, Served, Work
 from sparklog.net.limits import Limits
 from sparklog.net.page_cache import is_cached, read_ahead, read_if_cached
+from sparklog.net.tls import TlsSocket
 from sparklog.net.turns import SHARE_S, SLOW_S, Turns, Usage, take
 from sparklog.protocol.connection import describe_request
 from sparklog.protocol.frame import FrameReader
@@ -59,6 +60,7 @@ _CORKED_AT_MOST = 256 << 10
 _BUFFERS_A_CALL = 64
 _SENT_A_CALL = 512 << 10
 _AT_HAND = 1 << 20
+_ENCRYPTED_A_CALL = 64 << 10
 _API_KEY = 2
 """Bytes at the beginning of a request."""
 
@@ -91,6 +93,9 @@ class Owner(Protocol):
     def wait_for_memory(self, channel: ServerChannel) -> None:
         """Call ``channel.on_memory`` when there is some again."""
 
+    def know(self, channel: ServerChannel) -> None:
+        """The peer of ``channel`` has authenticated."""
+
     def forget(self, channel: ServerChannel) -> None:
         """``channel`` is closed."""
 
@@ -100,12 +105,13 @@ class ServerChannel:
 
     def __init__(self, server: Owner, sock: socket.socket, address: str, caller: Caller) -> None:
         self._server = server
-        self._socket = sock
+        self._socket: Any = sock
+        self._is_tls = isinstance(sock, TlsSocket)
         self._fd = sock.fileno()
         self._address = address
         self.caller = caller
         self.last_active = server.loop.time()
-        self._frames = FrameReader(server.limits.max_request_size)
+        self._frames = FrameReader(server.limits.max_request_size if caller.gate is None else caller.gate.max_size)
         self._backlog: deque[memoryview] = deque()
         self._slots: deque[tuple[asyncio.Future[Answer], int]] = deque()
         self._steps: Work | None = None
@@ -129,12 +135,44 @@ class ServerChannel:
         self._reading_ahead = False
         self._at_hand: FileSlice | None = None
         self._closed = False
+        self._muted: asyncio.TimerHandle | None = None
+        caller.connection = self
         self._resume_reading()
+
+    def mute(self, seconds: float) -> None:
+        """Read nothing more for so long; what is in hand is answered."""
+        until = self._server.loop.time() + seconds
+        if self._closed or (self._muted is not None and self._muted.when() >= until):
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._server.loop.call_at(until, self._on_unmuted)
+        self._pause_reading()
+
+    def _on_unmuted(self) -> None:
+        self._muted = None
+        self.last_active = self._server.loop.time()
+        self._take_up()
+
+    def admit(self) -> None:
+        """The peer has authenticated: it may send what others may."""
+        self._frames.allow(self._server.limits.max_request_size)
+        self._server.know(self)
 
     def _resume_reading(self) -> None:
         if not self._reading and not self._closed:
             self._server.loop.add_reader(self._fd, self._on_readable)
             self._reading = True
+            self._read_what_is_decrypted()
+
+    def _read_what_is_decrypted(self) -> None:
+        """The system calls a socket readable only for what TLS does not have in hand yet."""
+        if self._is_tls and not self._closed and self._socket.pending():
+            self._server.loop.call_soon(self._on_decrypted)
+
+    def _on_decrypted(self) -> None:
+        if self._reading:
+            self._on_readable()
 
     def _pause_reading(self) -> None:
         if self._reading:
@@ -172,6 +210,8 @@ class ServerChannel:
             self._progress = 0
             self.last_active = self._server.loop.time()
         self._take_up()
+        if self._reading:
+            self._read_what_is_decrypted()
 
     def _turn_away(self, error: AnotherProtocol) -> None:
         """Say in the peer's own protocol that this one is not for it, if the socket takes that at once; hang up."""
@@ -187,7 +227,7 @@ class ServerChannel:
     @property
     def is_idle(self) -> bool:
         """Whether the next move is the peer's."""
-        return (not self._slots and self._steps is None) or self._unsent_bytes > 0
+        return (self._muted is None and (not self._slots and self._steps is None)) or self._unsent_bytes > 0
 
     @property
     def is_stuck(self) -> bool:
@@ -217,6 +257,7 @@ class ServerChannel:
         return (
             not self._closed
             and not self._draining
+            and self._muted is None
             and self._steps is None
             and (not self._ordered or self._is_ordered_too)
             and len(self._slots) < self._server.limits.max_in_flight
@@ -497,7 +538,8 @@ class ServerChannel:
             size += len(views[-1])
             if len(views) == _BUFFERS_A_CALL or size == _SENT_A_CALL:
                 break
-        sent = total = self._socket.sendmsg(views, (), more)
+        total: int = self._socket.sendmsg(views, (), more)
+        sent = total
         while sent:
             first = self._unsent.popleft()
             assert not isinstance(first, FileSlice)
@@ -512,7 +554,11 @@ class ServerChannel:
     def _send_file(self, piece: FileSlice) -> int:
         assert self._at_hand is not None
         size = min(piece.size, _end(self._at_hand) - piece.position)
-        sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, size)
+        if self._is_tls:
+            data = os.pread(piece.file.fileno(), min(size, _ENCRYPTED_A_CALL), piece.position)
+            sent = self._socket.sendmsg([data]) if data else 0
+        else:
+            sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, size)
         if sent == 0 and piece.size:
             raise OSError(0, "a segment was cut while it was being sent")
         if sent < piece.size:
@@ -531,6 +577,9 @@ class ServerChannel:
         if self._writing:
             self._server.loop.remove_writer(self._fd)
         self._closed = True
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         self._may_send = False
         self._socket.close()
         self._unsent.clear()

@@ -1,8 +1,12 @@
-"""The broker's listening end: which connections are let in, how long they may stay, and how it ends.
+"""The broker's listening ends: which connections are let in, how long they may stay, and how it ends.
 
 A newcomer is served before those that have had something. So while ``_CROWD`` connections wait for their turn, one is
 let in each ``TURN_S``, and the others wait in the backlog: clients that connect without end hold up those that are
 connected no longer than that crowd takes.
+
+Strangers, those in a TLS handshake or before their authentication, have ``_KNOWN_WITHIN_S`` for it, and there are
+``_MOST_STRANGERS`` at most: the one that has taken longest gives way to the next. So peers that begin and go no further
+keep nobody out.
 
 What happens on a connection: ``net/channel.py``. What its clients may have: ``net/limits.py``; the limits may be
 replaced at any time and are in force at once.
@@ -13,13 +17,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from sparklog.config.listeners import PLAINTEXT
+from sparklog.config.security_protocol import SecurityProtocol
+from sparklog.errors import AuthenticationFailed
 from sparklog.net.answer import Dispatch
 from sparklog.net.channel import ServerChannel
 from sparklog.net.limits import AcceptRate, Limits
+from sparklog.net.tls import Handshake, TlsSocket
 from sparklog.net.turns import TURN_S, Turns
 from sparklog.rate_limit import RateLimitedLogger
-from sparklog.security.caller import Caller
+from sparklog.security.caller import Caller, Gate
+from sparklog.security.principal import ANONYMOUS, Principal
 from sparklog.structs import Endpoint
 
 _logger = logging.getLogger(__name__)
@@ -29,6 +41,31 @@ _CROWD = 64
 _BACKLOG = 512
 _ACCEPT_PAUSE_S = 1.0
 _LOOKS_FOR_IDLE_EVERY_S = 30.0
+_MOST_STRANGERS = 1000
+_KNOWN_WITHIN_S = 30.0
+
+
+@dataclass
+class Entrance:
+    """One listener: its name, and what it asks of its peers. ``tls`` may be replaced: it is for the next handshake."""
+
+    listener: str = PLAINTEXT
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    is_between_brokers: bool = True
+    tls: ssl.SSLContext | None = None
+    principal_of: Callable[[bytes | None], Principal] = lambda _: ANONYMOUS
+    """Of a peer's certificate, in DER; None where it has shown none."""
+    gate: Callable[[Caller], Gate] | None = None
+    """What peers have to pass before they are served."""
+
+
+class _Door:
+    """A listening socket, and whether it is being asked for connections."""
+
+    def __init__(self, sock: socket.socket, entrance: Entrance) -> None:
+        self.socket = sock
+        self.entrance = entrance
+        self.is_open = False
 
 
 class SocketServer:
@@ -42,8 +79,11 @@ class SocketServer:
         self._limits = limits
         self._channels: set[ServerChannel] = set()
         self._by_host: dict[str, int] = {}
-        self._listener: socket.socket | None = None
+        self._doors: list[_Door] = []
         self._accepting = False
+        self._handshakes: set[Handshake] = set()
+        self._strangers: dict[ServerChannel | Handshake, float] = {}
+        self._strangers_timer: asyncio.TimerHandle | None = None
         self._accept_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._rate = AcceptRate(loop.time())
@@ -70,7 +110,7 @@ class SocketServer:
 
     # Accepting
 
-    def bind(self, host: str, port: int) -> Endpoint:
+    def bind(self, host: str, port: int, entrance: Entrance | None = None) -> Endpoint:
         """Take the port without listening yet; the real one is returned. Raises OSError if it is taken."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -81,27 +121,29 @@ class SocketServer:
             listener.close()
             raise
         listener.setblocking(False)
-        self._listener = listener
+        self._doors.append(_Door(listener, entrance or Entrance()))
         return Endpoint(host, listener.getsockname()[1])
 
     def start(self) -> None:
         """Begin to accept connections."""
-        assert self._listener is not None
-        self._listener.listen(_BACKLOG)
+        for door in self._doors:
+            door.socket.listen(_BACKLOG)
         self._accept()
         self._look_for_idle_later()
 
     def _accept(self) -> None:
         """Accept again, if it was left off and may go on."""
-        if self._listener is not None and not self._accepting and self._accept_timer is None:
+        if self._doors and not self._accepting and self._accept_timer is None:
             self._accepting = True
-            self.loop.add_reader(self._listener.fileno(), self._on_connection)
+            for door in self._doors:
+                self.loop.add_reader(door.socket.fileno(), self._on_connection, door)
 
     def _accept_no_more(self, pause_s: float | None = None) -> None:
         """Let new clients wait, for ``pause_s`` or until a connection ends."""
-        if self._listener is not None and self._accepting:
+        if self._accepting:
             self._accepting = False
-            self.loop.remove_reader(self._listener.fileno())
+            for door in self._doors:
+                self.loop.remove_reader(door.socket.fileno())
             if pause_s is not None:
                 self._accept_timer = self.loop.call_later(pause_s, self._accept_after_pause)
 
@@ -109,20 +151,20 @@ class SocketServer:
         self._accept_timer = None
         self._accept()
 
-    def _on_connection(self) -> None:
+    def _on_connection(self, door: _Door) -> None:
         is_crowded = self.turns.waiting >= _CROWD
         began = self.turns.time()
-        self._accept_some(1 if is_crowded else _ACCEPTS_A_TURN)
+        self._accept_some(door, 1 if is_crowded else _ACCEPTS_A_TURN)
         self.turns.spend(began)
         if is_crowded:
             self._accept_no_more(TURN_S)
 
-    def _accept_some(self, most: int) -> None:
+    def _accept_some(self, door: _Door, most: int) -> None:
         for _ in range(most):
-            if self._listener is None or not self._may_accept():
+            if door not in self._doors or not self._may_accept():
                 return
             try:
-                sock, address = self._listener.accept()
+                sock, address = door.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 self._rate.give_back()
                 return
@@ -130,11 +172,11 @@ class SocketServer:
                 _logger.error("cannot accept a connection, trying again in %g s: %s", _ACCEPT_PAUSE_S, error.strerror)
                 self._accept_no_more(_ACCEPT_PAUSE_S)
                 return
-            self._let_in(sock, address[0], address[1])
+            self._let_in(door.entrance, sock, address[0], address[1])
 
     def _may_accept(self) -> bool:
         most = self._limits.max_connections
-        if len(self._channels) >= most:
+        if len(self._channels) + len(self._handshakes) >= most:
             self.warnings.warn("full", f"all max.connections={most} are taken; a new client waits for one to end")
             self._accept_no_more()
             return False
@@ -144,7 +186,7 @@ class SocketServer:
             return False
         return True
 
-    def _let_in(self, sock: socket.socket, host: str, port: int) -> None:
+    def _let_in(self, entrance: Entrance, sock: socket.socket, host: str, port: int) -> None:
         held, most = self._by_host.get(host, 0), self._limits.of_host(host)
         if held >= most:
             self.warnings.warn(
@@ -157,21 +199,90 @@ class SocketServer:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._by_host[host] = held + 1
-        self._channels.add(ServerChannel(self, sock, f"{host}:{port}", Caller(host)))
+        if entrance.tls is None:
+            self._open(entrance, sock, host, port)
+        else:
+            self._greet(entrance, entrance.tls, sock, host, port)
+
+    def _greet(self, entrance: Entrance, tls: ssl.SSLContext, sock: socket.socket, host: str, port: int) -> None:
+        def on_end(wrapped: TlsSocket | None, why: str) -> None:
+            self._handshakes.discard(handshake)
+            self._strangers.pop(handshake, None)
+            if wrapped is not None:
+                self._open(entrance, wrapped, host, port)
+                return
+            self._leave(host)
+            if why:
+                self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {why}")
+
+        handshake = Handshake(self.loop, tls, sock, on_end)
+        self._handshakes.add(handshake)
+        self._watch(handshake)
+
+    def _open(self, entrance: Entrance, sock: socket.socket, host: str, port: int) -> None:
+        certificate = sock.getpeercert(binary_form=True) if isinstance(sock, TlsSocket) else None
+        try:
+            principal = entrance.principal_of(certificate)
+        except AuthenticationFailed as error:
+            self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {error}")
+            sock.close()
+            self._leave(host)
+            return
+        caller = Caller(host, entrance.listener, entrance.protocol, principal, entrance.is_between_brokers)
+        if entrance.gate is not None:
+            caller.gate = entrance.gate(caller)
+        channel = ServerChannel(self, sock, f"{host}:{port}", caller)
+        self._channels.add(channel)
+        if caller.gate is not None:
+            self._watch(channel)
+
+    # Strangers
+
+    def _watch(self, stranger: ServerChannel | Handshake) -> None:
+        self._strangers[stranger] = self.loop.time() + _KNOWN_WITHIN_S
+        if len(self._strangers) > _MOST_STRANGERS:
+            self._dismiss(next(iter(self._strangers)), f"{_MOST_STRANGERS} others wait to authenticate")
+        if self._strangers_timer is None:
+            self._strangers_timer = self.loop.call_later(_KNOWN_WITHIN_S, self._dismiss_slow)
+
+    def _dismiss_slow(self) -> None:
+        self._strangers_timer = None
+        now = self.loop.time()
+        for stranger in [each for each, until in self._strangers.items() if until <= now]:
+            self._dismiss(stranger, f"it has not authenticated within {_KNOWN_WITHIN_S:g} s")
+        if self._strangers:
+            next_end = next(iter(self._strangers.values()))
+            self._strangers_timer = self.loop.call_at(next_end, self._dismiss_slow)
+
+    def _dismiss(self, stranger: ServerChannel | Handshake, why: str) -> None:
+        self._strangers.pop(stranger, None)
+        if isinstance(stranger, ServerChannel):
+            stranger.close(why)
+        else:
+            stranger.abort(why)
+
+    def know(self, channel: ServerChannel) -> None:
+        """Its peer has authenticated."""
+        self._strangers.pop(channel, None)
 
     def forget(self, channel: ServerChannel) -> None:
         """It is closed."""
         self._channels.discard(channel)
         self._starved.pop(channel, None)
-        left = self._by_host[channel.caller.host] - 1
-        if left:
-            self._by_host[channel.caller.host] = left
-        else:
-            del self._by_host[channel.caller.host]
-        if len(self._channels) < self._limits.max_connections:
-            self._accept()
+        self._strangers.pop(channel, None)
+        self._leave(channel.caller.host)
         if self._drained is not None and not self._channels and not self._drained.done():
             self._drained.set_result(None)
+
+    def _leave(self, host: str) -> None:
+        """A connection of this host has ended."""
+        left = self._by_host[host] - 1
+        if left:
+            self._by_host[host] = left
+        else:
+            del self._by_host[host]
+        if len(self._channels) < self._limits.max_connections:
+            self._accept()
 
     @property
     def connections(self) -> int:
@@ -228,7 +339,7 @@ class SocketServer:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        if self._limits.max_idle_s >= 0 and self._listener is not None:
+        if self._limits.max_idle_s >= 0 and self._doors:
             interval = min(self._limits.max_idle_s / 4, _LOOKS_FOR_IDLE_EVERY_S)
             self._idle_timer = self.loop.call_later(interval, self._close_idle)
 
@@ -245,13 +356,15 @@ class SocketServer:
 
     def stop_accepting(self) -> None:
         """No new connections; those there go on."""
-        for timer in (self._accept_timer, self._idle_timer):
+        for timer in (self._accept_timer, self._idle_timer, self._strangers_timer):
             if timer is not None:
                 timer.cancel()
-        if self._listener is not None:
-            self._accept_no_more()
-            self._listener.close()
-            self._listener = None
+        self._accept_no_more()
+        doors, self._doors = self._doors, []
+        for door in doors:
+            door.socket.close()
+        for handshake in list(self._handshakes):
+            handshake.abort("")
 
     def drain(self) -> asyncio.Future[None]:
         """Take no more requests; done when all that are in hand are answered, the answers sent and everyone gone."""

@@ -51,6 +51,10 @@ class FrameReader:
         self._body: bytearray | None = None
         self._size = self._filled = 0
 
+    def allow(self, max_size: int) -> None:
+        """Take frames of up to so many bytes from the next one on."""
+        self._max_size = max_size
+
     @property
     def in_frame(self) -> bool:
         """Whether the stream would end in the middle of a frame if it ended now."""

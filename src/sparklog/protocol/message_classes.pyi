@@ -2500,6 +2500,30 @@ class DescribeLogDirsResponse(Response):
         version: int | None = ...,
     ) -> None: ...
 
+class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
+    auth_bytes: bytes
+    def __init__(
+        self,
+        *,
+        auth_bytes: bytes | bytearray | memoryview = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class SaslAuthenticateResponse(Response):
+    error_code: int
+    error_message: str | None
+    auth_bytes: bytes
+    session_lifetime_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        auth_bytes: bytes | bytearray | memoryview = ...,
+        session_lifetime_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
     class CreatePartitionsTopic(Struct):
         class CreatePartitionsAssignment(Struct):

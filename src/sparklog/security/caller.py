@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from sparklog.config.listeners import PLAINTEXT
+from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.security.principal import ANONYMOUS, Principal
-from sparklog.security.security_protocol import SecurityProtocol
-
-INTERNAL_LISTENER = "PLAINTEXT"
 
 
-def _never_muted(seconds: float) -> None:
-    """A caller without a connection, as in tests, waits for nothing."""
+class Gate(Protocol):
+    """What stands before all requests of a connection, on a listener where peers must authenticate."""
+
+    max_size: int
+    """Bytes of a frame before it is passed."""
+
+    def takes(self, frame: memoryview) -> bool:
+        """Whether the frame is for the gate; else it is a request that may be served.
+
+        Raises RemoteProtocolError where it may not be.
+        """
+
+    def serve(self, frame: memoryview) -> Any:
+        """What the frame comes to, as ``net.answer.Served``. Raises RemoteProtocolError to have the peer hung up on."""
+
+
+class Connection(Protocol):
+    """What those who serve a connection's requests may have done with it."""
+
+    def mute(self, seconds: float) -> None:
+        """Read nothing more for so long; what is in hand is answered."""
+
+    def admit(self) -> None:
+        """The peer has authenticated: it may send what others may, and stay."""
+
+    def drain(self) -> None:
+        """Read nothing more; hang up once what is in hand is answered."""
 
 
 @dataclass
@@ -21,7 +45,7 @@ class Caller:
 
     host: str
     """Its address, without a port."""
-    listener: str = INTERNAL_LISTENER
+    listener: str = PLAINTEXT
     """The name of the listener that it came by."""
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     principal: Principal = ANONYMOUS
@@ -29,5 +53,12 @@ class Caller:
     """Whether the listener is the one by which brokers speak to each other."""
     token_id: str | None = None
     """The delegation token by which it has authenticated."""
-    mute: Callable[[float], None] = _never_muted
-    """Reads nothing more from the connection for so many seconds; what is in hand is answered."""
+    gate: Gate | None = None
+    """None where nobody has to authenticate."""
+    connection: Connection | None = None
+    """None in tests of what is served."""
+
+    def mute(self, seconds: float) -> None:
+        """Read nothing more from the connection for so long; what is in hand is answered."""
+        if self.connection is not None:
+            self.connection.mute(seconds)

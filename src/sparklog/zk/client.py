@@ -39,6 +39,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
+from sparklog.config.listeners import PLAINTEXT
 from sparklog.config.zookeeper_connect import parse_connect
 from sparklog.errors import BrokerIdTaken, CoordinationError, MalformedZnode
 from sparklog.structs import TopicPartition
@@ -90,7 +91,9 @@ class ZkClient:
         connect_timeout: float = 15.0,
         on_session: Callable[[str], None],
         makes_chroot: bool = True,
+        between_brokers: str = PLAINTEXT,
     ) -> None:
+        self._between_brokers = between_brokers
         ensemble = parse_connect(connect)
         self._session_timeout, self._connect_timeout = session_timeout, connect_timeout
         self._members = random.sample(ensemble.members, len(ensemble.members))
@@ -211,7 +214,7 @@ class ZkClient:
             if node is None:
                 continue
             try:
-                found[int(name)] = znodes.decode_broker(int(name), node[0], node[1].czxid)
+                found[int(name)] = znodes.decode_broker(int(name), node[0], node[1].czxid, self._between_brokers)
             except (MalformedZnode, ValueError) as error:
                 _logger.error("broker %s is left alone: %s", name, error)
         return found

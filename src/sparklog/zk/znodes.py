@@ -12,6 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from sparklog.config.listeners import (
+    DEFAULT_PROTOCOLS,
+    PLAINTEXT,
+    Listener,
+    parse_listeners,
+    parse_protocols,
+    plain_listener,
+    unless_plain,
+)
+from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import MalformedZnode
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition, uuid_from_text, uuid_to_text
 
@@ -88,7 +98,7 @@ def _number(value: object, least: int = 0, most: int = _MAX_INT32) -> int:
 
 
 class BrokerInfo(NamedTuple):
-    """A live broker; ``epoch`` is the creation zxid of its znode."""
+    """A live broker; ``endpoint`` is for other brokers, ``epoch`` is the creation zxid of its znode."""
 
     id: int
     endpoint: Endpoint
@@ -96,6 +106,16 @@ class BrokerInfo(NamedTuple):
     epoch: int = -1
     unbroken_since: int | None = None
     """The epoch since which it has lost nothing, as it says itself. Kafka's brokers say nothing."""
+    listeners: tuple[Listener, ...] = ()
+    """What it tells clients; empty for a broker that has ``endpoint`` alone, with neither TLS nor SASL."""
+
+    @property
+    def all_listeners(self) -> tuple[Listener, ...]:
+        return self.listeners or (plain_listener(self.endpoint),)
+
+    def endpoint_on(self, listener: str) -> Endpoint | None:
+        """Where clients of this listener find it; None where it has none of the name."""
+        return next((each.endpoint for each in self.all_listeners if each.name == listener), None)
 
     @property
     def life(self) -> int:
@@ -108,14 +128,16 @@ def broker_path(broker_id: int) -> str:
 
 
 def encode_broker(info: BrokerInfo, now_ms: int) -> bytes:
+    listeners = info.all_listeners
+    plain = next((each.endpoint for each in listeners if each.protocol is SecurityProtocol.PLAINTEXT), None)
     value: dict[str, Any] = {
-        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
-        "endpoints": [f"PLAINTEXT://{info.endpoint}"],
+        "listener_security_protocol_map": {each.name: each.protocol.name for each in listeners},
+        "endpoints": [f"{each.name}://{each.endpoint}" for each in listeners],
         "jmx_port": -1,
         "features": {},
-        "host": info.endpoint.host,
+        "host": plain.host if plain else None,
         "timestamp": str(now_ms),
-        "port": info.endpoint.port,
+        "port": plain.port if plain else -1,
         "version": 5,
     }
     if info.rack is not None:
@@ -125,15 +147,38 @@ def encode_broker(info: BrokerInfo, now_ms: int) -> bytes:
     return _json(value)
 
 
-def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerInfo:
+def decode_broker(broker_id: int, data: bytes, epoch: int, between_brokers: str = PLAINTEXT) -> BrokerInfo:
+    """``endpoint`` is that of the listener ``between_brokers``; where there is none of the name, the first one.
+
+    Versions below 4 have a host and a port alone. Raises MalformedZnode.
+    """
     value = _parse(broker_path(broker_id), data)
     with _reading(broker_path(broker_id)):
-        host, rack, since = value["host"], value.get("rack"), value.get(_UNBROKEN_SINCE)
-        if not isinstance(host, str) or not host or not isinstance(rack, str | None):
-            raise ValueError(f"host {host!r}, rack {rack!r}")
-        endpoint = Endpoint(host, _number(value["port"], 1, _MAX_PORT))
+        rack, since = value.get("rack"), value.get(_UNBROKEN_SINCE)
+        if not isinstance(rack, str | None):
+            raise ValueError(f"rack {rack!r}")
+        listeners = _listeners(value)
+        endpoint = next((each.endpoint for each in listeners if each.name == between_brokers), listeners[0].endpoint)
         told = since if isinstance(since, int) and 0 <= since <= epoch else None
-        return BrokerInfo(_number(broker_id), endpoint, rack, epoch, told)
+        return BrokerInfo(_number(broker_id), endpoint, rack, epoch, told, unless_plain(listeners))
+
+
+def _listeners(value: dict[str, Any]) -> tuple[Listener, ...]:
+    if value.get("host"):
+        host = value["host"]
+        if not isinstance(host, str):
+            raise ValueError(f"host {host!r}")
+        plain = Endpoint(host, _number(value["port"], 1, _MAX_PORT))
+        if "endpoints" not in value:
+            return (plain_listener(plain),)
+    protocols = parse_protocols(
+        ",".join(f"{name}:{each}" for name, each in value.get("listener_security_protocol_map", {}).items())
+        or DEFAULT_PROTOCOLS
+    )
+    listeners = parse_listeners("endpoints", ",".join(value["endpoints"]), protocols)
+    if not listeners or not all(each.endpoint.host and each.endpoint.port for each in listeners):
+        raise ValueError(f"endpoints {value['endpoints']!r}")
+    return listeners
 
 
 class ReplicaAssignment(NamedTuple):

@@ -64,7 +64,7 @@ class Broker:
         self.config = SimpleNamespace(fetch_max_bytes=55 << 20, selects_by_rack=False)
         self.fetch_sessions = FetchSessions(10, 1000, random.Random(1).randrange)
         self.metadata = SimpleNamespace(knows=lambda tp: False, name_of=lambda topic_id: None)
-        self.leader_hint = lambda tp: None
+        self.leader_hint = lambda tp, listener: None
         self.reads = 0
         self._read, self._read_as_follower = self.replicas.read, self.replicas.read_as_follower
         self.replicas.read, self.replicas.read_as_follower = self.read, self.read_as_follower

@@ -151,7 +151,7 @@ def test_one_that_asks_the_former_leader_is_sent_to_the_next_before_all_brokers_
     """To be sent back to the former one costs librdkafka a second."""
 
     async def scenario(broker):
-        assert broker.leader_hint(TP).broker_id == ME
+        assert broker.leader_hint(TP, "PLAINTEXT").broker_id == ME
         broker.decide(leader, 1)
         [only] = broker.ask(0, version=10).partitions
         assert only.error is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -42,6 +42,10 @@ def batch(value=b"v"):
     return memoryview(bytearray(builder.build()))
 
 
+def asked(message, after=None):
+    return ApiRequest(ApiKey.PRODUCE, 9, "c", Caller("h"), message, after)
+
+
 class Broker:
     """What Produce needs of one, on real files."""
 
@@ -54,7 +58,7 @@ class Broker:
         self.turns = Turns(loop)
         self.preparation = Preparation(self.replicas, ManualClock())
         self.metadata = SimpleNamespace(knows=lambda tp: True)
-        self.leader_hint = lambda tp: None
+        self.leader_hint = lambda tp, listener: None
         for tp in (ONE, TWO):
             self.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), config, None)
 
@@ -68,7 +72,7 @@ class Broker:
     def produce(self, *records, acks=-1, timeout_ms=0, after=None):
         """The answer, or what the connection has of it."""
         message = ProduceRequest(None, acks, timeout_ms, list(records))
-        answer = produce.handle(self, ApiRequest(ApiKey.PRODUCE, 9, "c", Caller("h"), message, after))
+        answer = produce.handle(self, asked(message, after))
         return answer.answer if isinstance(answer, Ordered) and answer.placed is None else answer
 
     def visible(self, tp=ONE):
@@ -167,7 +171,7 @@ def test_what_is_answered_at_once_is_seen_at_once(tmp_path):
         assert broker.visible() == (0, False)
         message = ProduceRequest(None, 1, 0, [(ONE, batch())])
         results = {ONE: ProduceResult(ErrorCode.NONE, 0)}
-        assert produce._answer(broker, message, results) is results
+        assert produce._answer(broker, asked(message), results) is results
         assert broker.visible() == (1, True)
 
     with_broker(tmp_path, scenario, EACH)
@@ -280,7 +284,7 @@ def test_a_partition_that_is_gone_since_the_append_is_refused_alone(tmp_path):
     async def scenario(broker):
         gone = TopicPartition("gone", 0)
         results = {ONE: ProduceResult(ErrorCode.NONE, 0), gone: ProduceResult(ErrorCode.NONE, 0)}
-        answer = produce._answer(broker, ProduceRequest(None, -1, 1000, []), results)
+        answer = produce._answer(broker, asked(ProduceRequest(None, -1, 1000, [])), results)
         answered = answer if isinstance(answer, dict) else await answer
         assert answered[ONE].error is ErrorCode.NONE
         assert answered[gone].error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -302,7 +306,7 @@ def test_many_partitions_are_appended_a_slice_a_step(tmp_path):
         appended, append = [], broker.replicas.append
         broker.replicas.append = lambda tp, *args, **kwargs: (appended.append(tp), append(tp, *args, **kwargs))[1]
         message = ProduceRequest(None, 1, 0, many())
-        steps = produce._appending(broker, ApiRequest(ApiKey.PRODUCE, 9, "c", Caller("h"), message), None, {})
+        steps = produce._appending(broker, asked(message), None, {})
         for number in range(MANY // SLICE):
             next(steps)
             assert len(appended) == number * SLICE

@@ -26,8 +26,8 @@ def handle(broker: BrokerContext, request: ApiRequest[DescribeClusterRequest]) -
         controller_id=cache.controller_id,
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=info.id, host=info.endpoint.host, port=info.endpoint.port, rack=info.rack, is_fenced=False
+                broker_id=info.id, host=endpoint.host, port=endpoint.port, rack=info.rack, is_fenced=False
             )
-            for info in cache.brokers.values()
+            for info, endpoint in cache.on(request.caller.listener)
         ],
     )

@@ -155,6 +155,7 @@ class _Reading:
         self._rack = request.message.rack_id if by_rack and self._follower is None else ""
         self._hastens = by_rack and self._follower is not None
         self._version = request.version
+        self._listener = request.caller.listener
         self._message: FetchRequest = request.message
         self._uses_ids = _uses_ids(request)
         self._most = min(self._message.max_bytes, broker.config.fetch_max_bytes)
@@ -223,7 +224,7 @@ class _Reading:
                     if is_throttled and read.records is not None:
                         self._throttled += read.records.size
             except ApiError as error:
-                self._add(_failed(broker, asked, tp, error.code, self._version))
+                self._add(_failed(broker, self._listener, asked, tp, error.code, self._version))
                 self._failed = True
                 continue
             if not is_held_back:  # its records are not waited for
@@ -337,7 +338,7 @@ def _told(asked: FetchPartition, topic: str, read: PartitionRead) -> FetchedPart
 
 
 def _failed(
-    broker: BrokerContext, asked: FetchPartition, tp: TopicPartition, code: ErrorCode, version: int
+    broker: BrokerContext, listener: str, asked: FetchPartition, tp: TopicPartition, code: ErrorCode, version: int
 ) -> FetchedPartition:
     """Tell a client that asks the wrong broker so, and where to go; in codes that its version knows."""
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.knows(tp):
@@ -346,7 +347,7 @@ def _failed(
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     failed = FetchedPartition(tp.topic, asked.topic_id, tp.partition, code)
     if code in _MOVED:
-        failed.leader = broker.leader_hint(tp)
+        failed.leader = broker.leader_hint(tp, listener)
     return failed
 
 

@@ -35,9 +35,9 @@ async def handle(broker: BrokerContext, request: ApiRequest[FindCoordinatorReque
 
     def found(key: str) -> _Found:
         leader = None if error is not ErrorCode.NONE or kind is None else broker.coordinator_of(kind, key)
-        if leader is None:
+        endpoint = None if leader is None else leader.endpoint_on(request.caller.listener)
+        if leader is None or endpoint is None:
             return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.NONE else error)
-        endpoint = leader.endpoint
         return {
             "error_code": 0,
             "error_message": None,

@@ -26,6 +26,7 @@ API = ApiKey.METADATA
 VERSIONS = range(0, 14)
 _Topic = MetadataResponse.MetadataResponseTopic
 Answer = MetadataResponse | Encoded
+_FIRST_VERSION_OF_LISTENERS = 6
 _PATIENCE_S = 20.0
 """Less than clients wait for an answer."""
 
@@ -82,7 +83,7 @@ def _all(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[E
         message.include_topic_authorized_operations,
         message.include_cluster_authorized_operations,
     )
-    key = (request.version, for_topics, for_cluster)
+    key = (request.version, for_topics, for_cluster, request.caller.listener)
     if key not in answers:
         answers[key] = Shared(_encode_all(broker, request, authorized_operations(for_topics, ON_TOPIC)))
     return Encoded((yield from answers[key].steps()))
@@ -91,7 +92,7 @@ def _all(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[E
 def _encode_all(broker: BrokerContext, request: ApiRequest[MetadataRequest], allowed: Allowed) -> Steps[bytes]:
     topics = []
     for topic in broker.metadata.topics():
-        topics.append((yield from _describe(broker, topic, allowed)))
+        topics.append((yield from _describe(broker, request, topic, allowed)))
     return (yield from encoding(_response(broker, request, topics), request.version))
 
 
@@ -106,7 +107,7 @@ def _some(
         key = each.name if each.name is not None else broker.metadata.name_of(each.topic_id) or each.topic_id
         if key not in seen:
             seen.add(key)
-            topics.append((yield from _answer(broker, each, refused, allowed)))
+            topics.append((yield from _answer(broker, request, each, refused, allowed)))
         yield
     return _response(broker, request, topics)
 
@@ -118,9 +119,9 @@ def _response(broker: BrokerContext, request: ApiRequest[MetadataRequest], topic
         error_code=ErrorCode.NONE,
         brokers=[
             MetadataResponse.MetadataResponseBroker(
-                node_id=info.id, host=info.endpoint.host, port=info.endpoint.port, rack=info.rack
+                node_id=info.id, host=endpoint.host, port=endpoint.port, rack=info.rack
             )
-            for info in cache.brokers.values()
+            for info, endpoint in cache.on(request.caller.listener)
         ],
         cluster_id=broker.cluster_id,
         authorized_operations=authorized_operations(request.message.include_cluster_authorized_operations, ON_CLUSTER),
@@ -130,7 +131,11 @@ def _response(broker: BrokerContext, request: ApiRequest[MetadataRequest], topic
 
 
 def _answer(
-    broker: BrokerContext, asked: MetadataRequest.MetadataRequestTopic, refused: dict[str, ErrorCode], allowed: Allowed
+    broker: BrokerContext,
+    request: ApiRequest[MetadataRequest],
+    asked: MetadataRequest.MetadataRequestTopic,
+    refused: dict[str, ErrorCode],
+    allowed: Allowed,
 ) -> Steps[_Topic]:
     name = asked.name
     if name is None:
@@ -144,7 +149,7 @@ def _answer(
         return _error(refused[name], name, allowed)
     if topic is None:
         return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, allowed)
-    return (yield from _describe(broker, topic, allowed))
+    return (yield from _describe(broker, request, topic, allowed))
 
 
 def _error(code: ErrorCode, name: str | None, allowed: Allowed, topic_id: UUID | None = ZERO_UUID) -> _Topic:
@@ -158,8 +163,10 @@ def _error(code: ErrorCode, name: str | None, allowed: Allowed, topic_id: UUID |
     )
 
 
-def _describe(broker: BrokerContext, topic: TopicMetadata, allowed: Allowed) -> Steps[_Topic]:
-    partitions = yield from each_of(partial(_partition, broker), sorted(topic.partitions.items()))
+def _describe(
+    broker: BrokerContext, request: ApiRequest[MetadataRequest], topic: TopicMetadata, allowed: Allowed
+) -> Steps[_Topic]:
+    partitions = yield from each_of(partial(_partition, broker, request), sorted(topic.partitions.items()))
     return _Topic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -170,11 +177,18 @@ def _describe(broker: BrokerContext, topic: TopicMetadata, allowed: Allowed) -> 
     )
 
 
-def _partition(broker: BrokerContext, numbered: tuple[int, PartitionMetadata]) -> _Topic.MetadataResponsePartition:
+def _partition(
+    broker: BrokerContext, request: ApiRequest[MetadataRequest], numbered: tuple[int, PartitionMetadata]
+) -> _Topic.MetadataResponsePartition:
     number, partition = numbered
-    lives = broker.metadata.takes_clients(partition.leader)
+    code, lives = ErrorCode.NONE, broker.metadata.takes_clients(partition.leader)
+    if not lives:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    elif not broker.metadata.is_on(partition.leader, request.caller.listener):
+        knows = request.version >= _FIRST_VERSION_OF_LISTENERS
+        code, lives = ErrorCode.LISTENER_NOT_FOUND if knows else ErrorCode.LEADER_NOT_AVAILABLE, False
     return _Topic.MetadataResponsePartition(
-        error_code=ErrorCode.NONE if lives else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=code,
         partition_index=number,
         leader_id=partition.leader if lives else -1,
         leader_epoch=partition.leader_epoch,

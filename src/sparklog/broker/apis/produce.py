@@ -110,7 +110,7 @@ def handle(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> Result
         appending = _append_in_turn(broker, request, transactional_id, _UNPREPARED)
         timed = broker.turns.timed(appending, lambda: f"a Produce of {transactional_id!r}")
         return _ordered(asyncio.ensure_future(timed))
-    answer = _answer(broker, message, _append_all(broker, request, None, _UNPREPARED))
+    answer = _answer(broker, request, _append_all(broker, request, None, _UNPREPARED))
     return _awaited(broker, answer) if isinstance(answer, Coroutine) else answer
 
 
@@ -145,7 +145,7 @@ async def _append_prepared(broker: BrokerContext, request: ApiRequest[ProduceReq
     if transactional_id:
         return await _append_in_turn(broker, request, transactional_id, prepared)
     results = await _append_paced(broker, request, None, prepared)
-    return _begun(_answer(broker, request.message, results))
+    return _begun(_answer(broker, request, results))
 
 
 def _begun(answer: Results | Coroutine[Any, Any, Results] | None) -> Answer:
@@ -166,7 +166,7 @@ async def _append_in_turn(
         for producer, partitions in entering.items():
             permits |= await broker.txn_entry.ask(transactional_id, producer, partitions, _client_version(request))
         results = await _append_paced(broker, request, permits, prepared)
-    return _begun(_answer(broker, request.message, results))
+    return _begun(_answer(broker, request, results))
 
 
 def _client_version(request: ApiRequest[ProduceRequest]) -> ClientVersion:
@@ -245,19 +245,21 @@ def _named_twice(named: Iterable[TopicPartition]) -> Results:
 
 
 def _answer(
-    broker: BrokerContext, message: ProduceRequest, results: Results
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], results: Results
 ) -> Results | Coroutine[Any, Any, Results] | None:
+    message: ProduceRequest = request.message
+    listener = request.caller.listener
     if message.acks == 0:
         _hang_up_on_errors(results)
         return None
     unflushed, ends = {}, {}
     if broker.replicas.flushing:
-        unflushed = _still_to_come(broker, results, _unflushed)
+        unflushed = _still_to_come(broker, listener, results, _unflushed)
     if message.acks == _ACKS_ALL:
-        ends = _still_to_come(broker, results, _uncommitted)
+        ends = _still_to_come(broker, listener, results, _uncommitted)
     if unflushed:
-        return _await_flush(broker, results, unflushed, ends, message.timeout_ms)
-    return _await_replicas(broker, results, ends, message.timeout_ms) if ends else results
+        return _await_flush(broker, listener, results, unflushed, ends, message.timeout_ms)
+    return _await_replicas(broker, listener, results, ends, message.timeout_ms) if ends else results
 
 
 def _append(
@@ -272,17 +274,18 @@ def _append(
     if records is None:
         return ProduceResult(ErrorCode.INVALID_REQUEST, message="a partition without records")
     if request.version < FIRST_VERSION_WITH_ZSTD and (fault := _fault(broker, tp, records, request.version)):
-        return _refused(broker, tp, fault)
+        return _refused(broker, request.caller.listener, tp, fault)
     if tp.topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT_ID and broker.metadata.knows(tp):
         refused = RefusedUnseen(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is written by brokers alone")
-        return _refused(broker, tp, refused)
+        return _refused(broker, request.caller.listener, tp, refused)
     verification = _verification(broker, tp, request, permits)
     try:
         if isinstance(prepared, ApiError):
             raise prepared
         appended = broker.replicas.append(tp, prepared or records, message.acks, verification=verification)
     except ApiError as error:
-        return _refused(broker, tp, _fault(broker, tp, records, request.version) or error)
+        told = _fault(broker, tp, records, request.version) or error
+        return _refused(broker, request.caller.listener, tp, told)
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, appended.log_start_offset)
 
 
@@ -332,12 +335,12 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
     return _TO_PRODUCE.get(code, code)
 
 
-def _refused(broker: BrokerContext, tp: TopicPartition, error: ApiError) -> ProduceResult:
-    """A client that asks the wrong broker is told so, and where to go."""
+def _refused(broker: BrokerContext, listener: str, tp: TopicPartition, error: ApiError) -> ProduceResult:
+    """A client that asks the wrong broker is told so, and where it finds the right one by its listener."""
     code = error.code
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.knows(tp):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    leader = broker.leader_hint(tp) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
+    leader = broker.leader_hint(tp, listener) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
     unseen = code in _WITHOUT_START or isinstance(error, RefusedUnseen)
     log_start = -1 if unseen else broker.replicas.partition(tp).log_start_offset
     records = error.records if isinstance(error, RecordsRefused) else ()
@@ -351,7 +354,10 @@ def _hang_up_on_errors(results: Results) -> None:
 
 
 def _still_to_come(
-    broker: BrokerContext, results: Results, end_of: Callable[[BrokerContext, TopicPartition], int | None]
+    broker: BrokerContext,
+    listener: str,
+    results: Results,
+    end_of: Callable[[BrokerContext, TopicPartition], int | None],
 ) -> dict[TopicPartition, int]:
     """The ends that are to be waited for; a partition that is gone since the append is refused."""
     ends: dict[TopicPartition, int] = {}
@@ -361,7 +367,7 @@ def _still_to_come(
         try:
             end = end_of(broker, tp)
         except ApiError as error:
-            results[tp] = _refused(broker, tp, error)
+            results[tp] = _refused(broker, listener, tp, error)
             continue
         if end is not None:
             ends[tp] = end
@@ -383,6 +389,7 @@ def _unflushed(broker: BrokerContext, tp: TopicPartition) -> int | None:
 
 async def _await_flush(
     broker: BrokerContext,
+    listener: str,
     results: Results,
     unflushed: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
@@ -393,13 +400,13 @@ async def _await_flush(
         try:
             await broker.replicas.flushed(tp, end)
         except ApiError as error:
-            results[tp] = _refused(broker, tp, error)
+            results[tp] = _refused(broker, listener, tp, error)
             ends.pop(tp, None)
-    return await _await_replicas(broker, results, ends, timeout_ms) if ends else results
+    return await _await_replicas(broker, listener, results, ends, timeout_ms) if ends else results
 
 
 async def _await_replicas(
-    broker: BrokerContext, results: Results, ends: dict[TopicPartition, int], timeout_ms: int
+    broker: BrokerContext, listener: str, results: Results, ends: dict[TopicPartition, int], timeout_ms: int
 ) -> Results:
     left = set(ends)
 
@@ -412,7 +419,7 @@ async def _await_replicas(
     for tp, end in ends.items():
         if not broker.replicas.leads(tp):
             moved = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership moved before the commit")
-            results[tp] = _refused(broker, tp, moved)
+            results[tp] = _refused(broker, listener, tp, moved)
         elif broker.replicas.partition(tp).high_watermark.offset < end:
             results[tp] = ProduceResult(ErrorCode.REQUEST_TIMED_OUT, message="not every in-sync replica has it yet")
         elif not broker.replicas.partition(tp).has_enough_in_sync:

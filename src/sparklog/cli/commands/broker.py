@@ -102,7 +102,7 @@ async def _serve(config: BrokerConfig) -> None:
     await server.start()
     try:
         with ShortCollections():
-            click.echo(f"sparklog broker {config.broker_id} listening on {server.endpoint}")
+            click.echo(f"sparklog broker {config.broker_id} listening on {', '.join(map(str, server.listeners))}")
             stopped = asyncio.ensure_future(stop.wait())
             await asyncio.wait((stopped, server.failure), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()

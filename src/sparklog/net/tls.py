@@ -1,0 +1,137 @@
+"""TLS beneath an accepted connection: the handshake on the loop, and a socket that is read and written as a plain one.
+
+OpenSSL has what it has decrypted in hand: a socket that the system calls readable may have given all to it, so a reader
+asks ``pending`` before it waits. And it wants a write that did not go through repeated with the same bytes: the socket
+keeps them, and whoever calls again with the same bytes first, as ``net/channel.py`` does, notices nothing.
+
+A handshake costs a signature, a millisecond and more of the one loop's time; each step of it is one turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+_SENT_A_CALL = 64 << 10
+Piece = bytes | bytearray | memoryview
+_WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class TlsSocket(ssl.SSLSocket):
+    """A non-blocking one of the server's side, after its handshake. Waiting raises BlockingIOError, as without TLS."""
+
+    _repeated: bytes = b""
+
+    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ARG002
+        """Fills ``buffer`` as far as there is something; 0 where the peer has ended the connection."""
+        view = memoryview(buffer)
+        filled = 0
+        try:
+            while filled < len(view):
+                count = super().recv_into(view[filled:])
+                if count == 0:
+                    break
+                filled += count
+        except _WAITS:
+            if not filled:
+                raise BlockingIOError from None
+        except ssl.SSLError as error:
+            if not filled:
+                raise OSError(error.errno, f"TLS: {error.reason or error}") from error
+        return filled
+
+    def sendmsg(self, buffers: Iterable[Piece], *_: Any) -> int:  # type: ignore[override]  # it has none
+        """Sends the beginning of ``buffers``; they begin with what was not sent before, if anything was."""
+        if not self._repeated:
+            self._repeated = _first(buffers, _SENT_A_CALL)
+        try:
+            sent = self.send(self._repeated)
+        except _WAITS:
+            raise BlockingIOError from None
+        except ssl.SSLError as error:
+            raise OSError(error.errno, f"TLS: {error.reason or error}") from error
+        self._repeated = b""
+        return sent
+
+    def close(self) -> None:
+        """Says so to the peer, if its socket takes that at once."""
+        if self.fileno() >= 0:
+            with suppress(OSError, ValueError):
+                self.unwrap()
+        super().close()
+
+
+def _first(buffers: Iterable[Piece], size: int) -> bytes:
+    taken = bytearray()
+    for each in buffers:
+        taken += memoryview(each)[: size - len(taken)]
+        if len(taken) == size:
+            break
+    return bytes(taken)
+
+
+class Handshake:
+    """The server's part of one, on a loop; ``on_end`` is told the socket, or why there is none."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: ssl.SSLContext,
+        sock: socket.socket,
+        on_end: Callable[[TlsSocket | None, str], None],
+    ) -> None:
+        self._loop = loop
+        self._on_end = on_end
+        context.sslsocket_class = TlsSocket
+        wrapped = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        assert isinstance(wrapped, TlsSocket)
+        self._socket = wrapped
+        self._fd = wrapped.fileno()
+        self._writes = False
+        loop.add_reader(self._fd, self._step)
+
+    def _step(self) -> None:
+        try:
+            self._socket.do_handshake()
+        except ssl.SSLWantReadError:
+            self._write(wanted=False)
+        except ssl.SSLWantWriteError:
+            self._write(wanted=True)
+        except OSError as error:
+            self._end(_complaint(error))
+        else:
+            self._let_go()
+            self._on_end(self._socket, "")
+
+    def _write(self, *, wanted: bool) -> None:
+        if wanted != self._writes:
+            self._writes = wanted
+            if wanted:
+                self._loop.add_writer(self._fd, self._step)
+            else:
+                self._loop.remove_writer(self._fd)
+
+    def _let_go(self) -> None:
+        self._loop.remove_reader(self._fd)
+        self._write(wanted=False)
+
+    def _end(self, why: str) -> None:
+        self._let_go()
+        socket.socket.close(self._socket)
+        self._on_end(None, why)
+
+    def abort(self, why: str) -> None:
+        """Hang up in the middle of it."""
+        self._end(why)
+
+
+def _complaint(error: OSError) -> str:
+    """What went wrong, for the log of the broker."""
+    reason = getattr(error, "reason", None) or error.strerror or str(error)
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNSUPPORTED_PROTOCOL", "PACKET_LENGTH_TOO_LONG"):
+        return f"TLS handshake failed ({reason}): it speaks another protocol, or an older TLS, than this listener"
+    return f"TLS handshake failed ({reason})"
