@@ -32,6 +32,10 @@ class FakeZk:
     def topic_config(self, topic):
         return self.config(f"topics/{topic}")
 
+    def entity_configs(self, kind):
+        found = [entity for entity in self.stored if entity.startswith(f"{kind}/")]
+        return {entity: None if entity in self.malformed else self.stored[entity] for entity in found}
+
     def config_changes(self, on_change):
         self.watch = on_change
         return sorted(self.told)
@@ -289,5 +293,62 @@ def test_doubted_settings_are_read_again_until_they_can_be_read(following):
         settings.look_again_at({"u"})
         await until(lambda: replicas.configs["t"] and replicas.configs["u"])
         assert replicas.configs["t"].retention_ms == 5
+
+    following(test)
+
+
+def test_users_clients_and_addresses_are_told_of_at_first_and_when_they_change(following):
+    async def test(zk, replicas, settings):
+        told = []
+        settings.tell_of_entities(lambda entity, properties: told.append((entity, dict(properties))))
+        await until(lambda: zk.watch)
+        zk.tell("users/a", x="1")
+        await until(lambda: told)
+        zk.tell("users/a")
+        zk.tell("clients/<default>", y="2")
+        zk.tell("users/a/clients/c", z="3")
+        await until(lambda: len(told) == 4)
+        assert told[0] == ("users/a", {"x": "1"})
+        assert told[1:3] == [("users/a", {}), ("clients/<default>", {"y": "2"})]
+        late = []
+        settings.tell_of_entities(lambda entity, properties: late.append((entity, dict(properties))))
+        assert late == told[2:]
+
+    following(test)
+
+
+def test_entities_whose_notification_was_missed_are_told_of_as_they_are_now(following):
+    async def test(zk, replicas, settings):
+        told = []
+        settings.tell_of_entities(lambda entity, properties: told.append((entity, dict(properties))))
+        await until(lambda: zk.watch)
+        zk.tell("users/gone", x="1")
+        zk.tell("users/kept", x="1")
+        zk.tell("users/bad", x="1")
+        await until(lambda: len(told) == 3)
+        del told[:]
+        del zk.stored["users/gone"]
+        zk.malformed.add("users/bad")
+        zk.next_number += 5
+        zk.tell("ips/1.2.3.4", y="2")
+        await until(lambda: len(told) == 2)
+        assert sorted(told) == [("ips/1.2.3.4", {"y": "2"}), ("users/gone", {})]
+
+    following(test)
+
+
+def test_an_entity_that_cannot_be_read_keeps_what_it_had(following, caplog):
+    async def test(zk, replicas, settings):
+        told = []
+        settings.tell_of_entities(lambda entity, properties: told.append((entity, dict(properties))))
+        await until(lambda: zk.watch)
+        zk.tell("users/a", x="1")
+        await until(lambda: told)
+        zk.malformed.add("users/a")
+        zk.tell("users/a", x="2")
+        zk.tell("users/b", x="3")
+        await until(lambda: len(told) == 2)
+        assert told == [("users/a", {"x": "1"}), ("users/b", {"x": "3"})]
+        assert "/config/users/a " in caplog.text
 
     following(test)

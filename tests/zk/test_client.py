@@ -578,6 +578,65 @@ def test_a_changed_setting_is_kept_with_the_others_and_told_of(zk):
     zk.forget_config_changes(kept_ms=-1)  # there is none
 
 
+def test_settings_of_users_clients_and_addresses_are_read_together(zk):
+    for entity in ("users/a", "users/<default>", "users/b/clients/c", "users/<default>/clients/<default>", "ips/::1"):
+        zk.change_entity_config(entity, {"x": entity})
+    zk._client.create("/config/users/bad", b"{")
+    users = zk.entity_configs("users")
+    assert users.pop("users/bad") is None
+    assert users.pop("users/b") == {}  # it stands there for its client id alone
+    assert users == {
+        entity: {"x": entity}
+        for entity in ("users/a", "users/<default>", "users/b/clients/c", "users/<default>/clients/<default>")
+    }
+    assert zk.entity_configs("clients") == {}
+    assert zk.entity_configs("ips") == {"ips/::1": {"x": "ips/::1"}}
+    assert zk.config("users/b") == {}
+
+
+def test_a_change_of_some_settings_leaves_those_of_others_and_tells_of_itself(zk):
+    zk.change_entity_config("users/a", {"x": "1", "y": "2"})
+    zk.change_entity_config("users/a", {"x": None, "z": "3", "none": None})
+    assert zk.config("users/a") == {"y": "2", "z": "3"}
+    assert json.loads(zk.data("/config/users/a")) == {"version": 1, "config": {"y": "2", "z": "3"}}
+    numbers = zk.config_changes()
+    assert len(numbers) == 2
+    assert json.loads(zk.data(config_change_path(numbers[1]))) == {"version": 2, "entity_path": "users/a"}
+
+
+def test_administrators_of_one_user_do_not_lose_each_others_settings(connect):
+    clients = [connect()[0] for _ in range(4)]
+
+    def change(client, number):
+        for _ in range(10):
+            client.change_entity_config("users/a", {f"x{number}": "1"})
+            client.change_entity_config("users/a", {f"x{number}": None, f"y{number}": "2"})
+
+    threads = [threading.Thread(target=change, args=(each, number)) for number, each in enumerate(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert clients[0].config("users/a") == {f"y{number}": "2" for number in range(4)}
+
+
+def test_an_entity_without_settings_goes_with_what_stood_there_for_it_alone(zk):
+    zk.change_entity_config("users/a", {"x": "1"})
+    zk.change_entity_config("users/a/clients/c", {"x": "1"})
+    zk.change_entity_config("users/a", {"x": None})
+    assert json.loads(zk.data("/config/users/a")) == {"version": 1, "config": {}}
+    zk.change_entity_config("users/a/clients/c", {"x": None})
+    assert zk.names("/config/users") == []
+    zk.change_entity_config("users/b", {"x": "1"})
+    zk.change_entity_config("users/b/clients/c", {"x": "1"})
+    zk.change_entity_config("users/b/clients/c", {"x": None})
+    assert (zk.names("/config/users"), zk.names("/config/users/b")) == (["b"], [])
+    numbers = zk.config_changes()
+    zk.change_entity_config("users/none", {"x": None})
+    assert zk.config_changes() == numbers
+    assert len(numbers) == 7
+
+
 def test_what_was_told_of_settings_ages_by_zookeepers_clock_alone(zk, monkeypatch):
     for _ in range(4):
         zk.change_config("topics/t", lambda stored: stored)

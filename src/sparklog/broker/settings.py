@@ -12,13 +12,16 @@ Two rules keep older settings from coming back over newer ones. What changes is 
 request and a notification may tell of two changes at once: what is read last is in force last. And a partition that was
 made with settings read before a change, but after that change had gone round, has them read again
 (``changes_taken_over``, ``look_again_at``).
+
+Users, client ids and addresses have settings too, which are other modules' concern: these are told what each of them
+has now, all at first and then whatever has changed (``tell_of_entities``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -29,11 +32,16 @@ from sparklog.config.topic import TopicConfig, parse_stored
 from sparklog.errors import CoordinationError, MalformedZnode
 from sparklog.replica.manager import ReplicaManager
 from sparklog.zk.client import ZkClient
+from sparklog.zk.entities import ENTITY_KINDS
 from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
 _logger = logging.getLogger(__name__)
 _KEPT_MS = 15 * 60 * 1000
 _LOOK_AT_LEAST_EVERY_S = 5.0
+
+
+OnEntity = Callable[[str, Mapping[str, str]], None]
+"""Told the path of an entity (``zk.entities``) and all its settings of now, none where it is gone; on the loop."""
 
 
 class Settings:
@@ -54,6 +62,8 @@ class Settings:
         """Counts them; settings that were read under another count may be old."""
         self._last_seen = -1
         self._doubted: set[str] = set()
+        self._entities: dict[str, Mapping[str, str]] = {}
+        self._on_entities: list[OnEntity] = []
         self._one_at_a_time = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -79,6 +89,34 @@ class Settings:
         self._last_seen = max(await self._run_zk(self._zk.config_changes, self._on_change), default=-1)
         await self._read_broker()
         await self._read_cluster()
+        await self._read_entities()
+
+    def tell_of_entities(self, told: OnEntity) -> None:
+        """Tell of every user, client id and address that has settings, now and whenever they change."""
+        self._on_entities.append(told)
+        for entity, properties in self._entities.items():
+            told(entity, properties)
+
+    async def _read_entities(self) -> None:
+        """Read all of them again. Of one that cannot be read what it had before stays."""
+        found = dict[str, Mapping[str, str]]()
+        for kind in ENTITY_KINDS:
+            for entity, properties in (await self._run_zk(self._zk.entity_configs, kind)).items():
+                found[entity] = self._entities.get(entity, {}) if properties is None else properties
+        for entity in found.keys() | self._entities.keys():
+            self._set_entity(entity, found.get(entity, {}))
+
+    async def _read_entity(self, entity: str) -> None:
+        self._set_entity(entity, await self._run_zk(self._zk.config, entity))
+
+    def _set_entity(self, entity: str, properties: Mapping[str, str]) -> None:
+        if properties == self._entities.get(entity, {}):
+            return
+        self._entities.pop(entity, None)
+        if properties:
+            self._entities[entity] = properties
+        for told in self._on_entities:
+            told(entity, properties)
 
     async def _read_broker(self) -> None:
         found = await self._run_zk(self._zk.config, self._own_entity)
@@ -139,13 +177,18 @@ class Settings:
             with _leaving_out_what_is_malformed():
                 entity = await self._run_zk(self._zk.changed_entity, number)
                 is_whole = entity is not None and number == self._last_seen + 1
-                await self.take_over(entity if is_whole else CLUSTER_ENTITY)
+                await (self.take_over(entity) if is_whole else self._take_over_all())
             self._last_seen = number
         if fresh:
             await self._run_zk(self._zk.forget_config_changes, _KEPT_MS)
         for topic in tuple(self._doubted):
             await self.take_over(topic_entity(topic))
             self._doubted.discard(topic)
+
+    async def _take_over_all(self) -> None:
+        async with self._one_at_a_time:
+            await self._read_entities()
+            await self._take_over(CLUSTER_ENTITY)
 
     async def take_over(self, entity: str) -> None:
         """Read the entity's settings again and put them in force here; the cluster's with all others."""
@@ -154,6 +197,10 @@ class Settings:
 
     async def _take_over(self, entity: str) -> None:
         if self._replicas is None:
+            return
+        if entity.partition("/")[0] in ENTITY_KINDS:
+            with _leaving_out_what_is_malformed():
+                await self._read_entity(entity)
             return
         concerns_all = entity in (self._own_entity, CLUSTER_ENTITY)
         if concerns_all:

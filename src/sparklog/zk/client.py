@@ -35,6 +35,7 @@ from kazoo.exceptions import (
     KazooException,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
@@ -45,6 +46,7 @@ from sparklog.errors import BrokerIdTaken, CoordinationError, MalformedZnode
 from sparklog.structs import TopicPartition
 from sparklog.zk import znodes
 from sparklog.zk.connection import kazoo_client
+from sparklog.zk.entities import CLIENTS, ENTITY_KINDS, USERS
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
 
 _logger = logging.getLogger(__name__)
@@ -567,33 +569,92 @@ class ZkClient:
 
     def config(self, entity: str) -> dict[str, str]:
         """The settings stored for an entity (``znodes.topic_entity`` and its neighbours)."""
-        path = znodes.config_path(entity)
-        node = self._get(path)
-        return {} if node is None else znodes.decode_config(path, node[0])
+        node = self._get(znodes.config_path(entity))
+        return {} if node is None else znodes.decode_entity_config(entity, node[0])
+
+    def entity_configs(self, kind: str) -> dict[str, dict[str, str] | None]:
+        """The settings of every entity of a kind (``entities.ENTITY_KINDS``), by its path; None for one that cannot be
+        read, which is named in the log. With the users come the client ids of users.
+        """
+        paths = [f"{kind}/{name}" for name in self.names(znodes.config_path(kind))]
+        if kind == USERS:
+            asked = [(path, self._client.get_children_async(znodes.config_path(f"{path}/{CLIENTS}"))) for path in paths]
+            for path, answer in asked:
+                with suppress(NoNodeError):
+                    paths += [f"{path}/{CLIENTS}/{name}" for name in sorted(answer.get())]
+        return self._entity_configs(paths)
+
+    def _entity_configs(self, entities: list[str]) -> dict[str, dict[str, str] | None]:
+        asked = [(entity, self._client.get_async(znodes.config_path(entity))) for entity in entities]
+        found = dict[str, dict[str, str] | None]()
+        for entity, answer in asked:
+            with suppress(NoNodeError):
+                try:
+                    found[entity] = znodes.decode_entity_config(entity, answer.get()[0])
+                except MalformedZnode as error:
+                    _logger.error("nothing is taken over: %s", error)
+                    found[entity] = None
+        return found
+
+    def change_entity_config(self, entity: str, changes: Mapping[str, str | None]) -> None:
+        """Set some of an entity's settings, and take away those that are None; what else it has stays as it is."""
+
+        def change(stored: dict[str, str]) -> dict[str, str]:
+            return {name: value for name, value in {**stored, **changes}.items() if value is not None}
+
+        self.change_config(entity, change)
 
     def change_config(self, entity: str, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
         """Store what ``change`` makes of the entity's settings and tell every broker of it, both or neither.
 
-        ``change`` may be called again.
+        ``change`` may be called again. A user, client id or address of which no setting is left goes itself.
         """
         path, told = znodes.config_path(entity), znodes.encode_config_change(entity)
         while True:
             node = self._get(path)
-            data = znodes.encode_config(change({} if node is None else znodes.decode_config(path, node[0])))
+            properties = change({} if node is None else znodes.decode_entity_config(entity, node[0]))
+            data = None if self._may_go(entity, properties) else znodes.encode_config(properties)
+            if node is None and data is None:
+                return
             transaction = self._client.transaction()
-            if node is None:
-                self._client.ensure_path(path.rpartition("/")[0])
-                transaction.create(path, data)
-            else:
-                transaction.set_data(path, data, version=node[1].version)
+            self._put_config(transaction, path, node, data)
             transaction.create(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", told, sequence=True)
             if not _failed(self._commit(transaction, partial(self._replaced, path, node, data))):
-                return  # else another broker was faster: look again
+                break  # else another broker was faster: look again
+        if data is None and entity.startswith(f"{USERS}/"):
+            self._tidy_up_above(entity)
 
-    def _replaced(self, path: str, old, data: bytes) -> bool:  # type: ignore[no-untyped-def]
-        """Whether ``data`` is what came next in a znode after ``old``."""
+    def _tidy_up_above(self, entity: str) -> None:
+        """Remove what stood there only for the last client id of a user, which is gone."""
+        above = entity.rpartition("/")[0]
+        with suppress(NoNodeError, NotEmptyError, BadVersionError):
+            while above != USERS:
+                node = self._client.get(znodes.config_path(above))
+                if znodes.decode_entity_config(above, node[0]):
+                    return
+                self._client.delete(znodes.config_path(above), version=node[1].version)
+                above = above.rpartition("/")[0]
+
+    def _may_go(self, entity: str, properties: Mapping[str, str]) -> bool:
+        """Whether the znode of an entity is needed no more, when it has these settings."""
+        has_defaults_elsewhere = entity.partition("/")[0] in ENTITY_KINDS
+        return has_defaults_elsewhere and not properties and not self.names(znodes.config_path(entity))
+
+    def _put_config(self, transaction, path: str, node, data: bytes | None) -> None:  # type: ignore[no-untyped-def]
+        if data is None:
+            transaction.delete(path, version=node[1].version)
+        elif node is None:
+            self._client.ensure_path(path.rpartition("/")[0])
+            transaction.create(path, data)
+        else:
+            transaction.set_data(path, data, version=node[1].version)
+
+    def _replaced(self, path: str, old, data: bytes | None) -> bool:  # type: ignore[no-untyped-def]
+        """Whether ``data`` is what came next in a znode after ``old``; None: that it went."""
         node = self._get(path)
-        return node is not None and node[0] == data and node[1].version == (0 if old is None else old[1].version + 1)
+        if node is None or data is None:
+            return node is None and data is None
+        return bool(node[0] == data and node[1].version == (0 if old is None else old[1].version + 1))
 
     def config_changes(self, on_change: OnChange | None = None) -> list[int]:
         """The numbers of the changes told of lately, in order."""

@@ -24,6 +24,7 @@ from sparklog.config.listeners import (
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import MalformedZnode
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition, uuid_from_text, uuid_to_text
+from sparklog.zk.entities import ENTITY_KINDS
 
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
@@ -455,6 +456,13 @@ def encode_config(properties: dict[str, str]) -> bytes:
 def decode_config(path: str, data: bytes) -> dict[str, str]:
     with _reading(path):
         return {str(name): str(value) for name, value in _parse(path, data).get("config", {}).items()}
+
+
+def decode_entity_config(entity: str, data: bytes | None) -> dict[str, str]:
+    """``decode_config``; a user that stands there only for the client ids below it has no settings."""
+    if not data and entity.partition("/")[0] in ENTITY_KINDS:
+        return {}
+    return decode_config(config_path(entity), data or b"")
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
