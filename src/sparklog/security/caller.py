@@ -53,6 +53,8 @@ class Caller:
     """Whether the listener is the one by which brokers speak to each other."""
     token_id: str | None = None
     """The delegation token by which it has authenticated."""
+    api: str = ""
+    """The API of the request of this connection that was taken up last, for the audit log."""
     gate: Gate | None = None
     """None where nobody has to authenticate."""
     connection: Connection | None = None
