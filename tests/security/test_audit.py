@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from sparklog.protocol.api_key import ApiKey
 from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.security.audit import AuditLog
 from sparklog.security.caller import Caller
@@ -16,7 +17,7 @@ def _all_levels(caplog):
 
 
 def _refuse(audit, name="t", who="alice"):
-    caller = Caller("10.0.0.1", "EXTERNAL", principal=Principal("User", who), api="PRODUCE")
+    caller = Caller("10.0.0.1", "EXTERNAL", principal=Principal("User", who), api=ApiKey.PRODUCE)
     audit.refused(caller, Operation.WRITE, Resource(ResourceType.TOPIC, name))
 
 

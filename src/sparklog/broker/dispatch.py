@@ -79,6 +79,7 @@ class Dispatcher:
         message: Any,
         after: asyncio.Future[Any] | None = None,
     ) -> Served | Work:
+        caller.api = handler.api
         asked = ApiRequest(handler.api, request.version, request.client_id, caller, message, after)
         answer = handler.handle(self._broker, asked)
         if isinstance(answer, (Awaitable, Ordered)):

@@ -47,7 +47,8 @@ class AuditLog:
 
 
 def _who(caller: Caller) -> str:
-    return f"{_quoted(str(caller.principal))} from {caller.host} by listener {caller.listener}, api {caller.api or '-'}"
+    api = "-" if caller.api is None else caller.api.name
+    return f"{_quoted(str(caller.principal))} from {caller.host} by listener {caller.listener}, api {api}"
 
 
 def _quoted(text: str) -> str:

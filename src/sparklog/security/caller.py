@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Protocol
 
 from sparklog.config.listeners import PLAINTEXT
@@ -53,7 +54,7 @@ class Caller:
     """Whether the listener is the one by which brokers speak to each other."""
     token_id: str | None = None
     """The delegation token by which it has authenticated."""
-    api: str = ""
+    api: IntEnum | None = None
     """The API of the request of this connection that was taken up last, for the audit log."""
     gate: Gate | None = None
     """None where nobody has to authenticate."""

@@ -107,7 +107,7 @@ def test_a_decision_among_ten_thousand_entries_takes_twenty_looks_and_the_next_o
 
 
 def test_a_list_of_many_entries_is_not_gone_through():
-    class Entries(frozenset):
+    class Entries(frozenset[AclEntry]):
         def __iter__(self):
             raise AssertionError("a decision goes through a list")
 
