@@ -1,0 +1,31 @@
+from sparklog.quota.sensors import FORGOTTEN_AFTER_MS, Sensors
+
+
+def test_a_sensor_is_made_once():
+    sensors = Sensors(list)
+    assert sensors.of("a", 0) is sensors.of("a", 1)
+    assert sensors.of("a", 1) is not sensors.of("b", 1)
+    assert len(sensors) == 2
+
+
+def test_what_is_unused_for_an_hour_is_forgotten():
+    sensors = Sensors(list)
+    first = sensors.of("a", 0)
+    assert sensors.of("a", FORGOTTEN_AFTER_MS - 1) is first
+    assert sensors.of("a", 2 * FORGOTTEN_AFTER_MS - 1) is not first
+
+
+def test_what_others_have_left_goes_with_each_use():
+    sensors = Sensors(list)
+    for number in range(100):
+        sensors.of(number, 0)
+    for _ in range(100):
+        sensors.of("b", FORGOTTEN_AFTER_MS)
+    assert len(sensors) == 1
+
+
+def test_it_can_be_made_anew():
+    sensors = Sensors(list)
+    sensors.of("a", 0)
+    sensors.clear()
+    assert len(sensors) == 0
