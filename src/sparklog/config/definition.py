@@ -33,6 +33,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ class Definition:
         return value
 
     def format(self, value: Any) -> str:
-        """The value as Kafka writes it."""
+        """The value as Kafka writes it; of a password nothing."""
+        if self.kind is ConfigType.PASSWORD:
+            return "[hidden]"
         if self.kind is ConfigType.BOOLEAN:
             return "true" if value else "false"
         if self.kind is ConfigType.LIST:
@@ -95,6 +98,7 @@ _PARSERS: dict[ConfigType, Callable[[str], Any]] = {
     ConfigType.LONG: _bounded(64),
     ConfigType.DOUBLE: float,
     ConfigType.LIST: lambda text: tuple(item.strip() for item in text.split(",") if item.strip()),
+    ConfigType.PASSWORD: str,
 }
 
 _IN_WORDS = {
@@ -105,6 +109,7 @@ _IN_WORDS = {
     ConfigType.LONG: "a whole number of 64 bits",
     ConfigType.DOUBLE: "a number",
     ConfigType.LIST: "a list",
+    ConfigType.PASSWORD: "a text",
 }
 
 
@@ -143,9 +148,13 @@ def any_of(*allowed: str) -> Check:
 def setting(
     name: str, kind: ConfigType, default: Any, doc: str, check: Check | None = None, *, broker: str | None = None
 ) -> Any:
-    """A dataclass field for the setting ``name``; ``broker`` names the broker setting that gives its default."""
+    """A dataclass field for the setting ``name``; ``broker`` names the broker setting that gives its default.
+
+    A password is left out of the instance's ``repr``, and may have no check: the complaint would show it.
+    """
     definition = Definition(name, kind, default, doc, check, broker)
-    return dataclasses.field(default=default, metadata={"definition": definition})
+    is_shown = kind is not ConfigType.PASSWORD
+    return dataclasses.field(default=default, repr=is_shown, metadata={"definition": definition})
 
 
 def definitions(cls: type) -> dict[str, tuple[str, Definition]]:
