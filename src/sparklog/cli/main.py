@@ -36,6 +36,7 @@ COMMANDS = {
     "writes": "See and finish what Spark jobs left half-written.",
     "log": "Look into log directories, check their files; move partitions.",
     "demo": "The guided tour: a year of flights through a log and Spark.",
+    "cert": "Make certificates for TLS; see whose one is, and until when.",
     "zookeeper": "Run one ZooKeeper, of an ensemble, until SIGTERM or Ctrl-C.",
     "takeover": "See whether a running cluster of Kafka's can be taken over.",
     "broker": "Run one broker until SIGTERM or Ctrl-C.",
