@@ -205,7 +205,6 @@ def test_host_and_port_are_the_listener_where_none_is_named():
         ({"controller.quorum.voters": "1@a:1"}, "KRaft"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no ACL here"),
         ({"security.inter.broker.protocol": "SASL_SSL"}, "by listener SASL_SSL"),
-        ({"zookeeper.set.acl": "true"}, "no ACL here"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -215,7 +214,7 @@ def test_what_would_be_another_broker_is_refused(properties, named):
 
 
 def test_what_asks_for_no_security_is_left_out():
-    asked = {"zookeeper.set.acl": "false", "super.users": ""}
+    asked = {"zookeeper.set.acl": "false", "super.users": "", "zookeeper.ssl.client.enable": "false"}
     assert parse_broker_config(asked) == BrokerConfig()
 
 

@@ -260,6 +260,7 @@ class Broker:
             session_timeout=self._zk_timeout,
             on_session=self._hear_session,
             between_brokers=self._config.ends.between_brokers,
+            security=self._config.zookeeper_security,
         )
 
     def _close_zookeeper(self) -> Awaitable[None]:

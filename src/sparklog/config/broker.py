@@ -25,6 +25,7 @@ from sparklog.config.protocol_version import (
 from sparklog.config.security import SecuritySettings
 from sparklog.config.topic import TopicConfig, check_together
 from sparklog.config.zookeeper_connect import complaint_about_connect
+from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
 from sparklog.errors import ConfigError
 from sparklog.structs import Endpoint
 
@@ -513,6 +514,8 @@ class BrokerConfig:
         "Between two looks for transactional ids to forget.",
         at_least(1),
     )
+    zookeeper_security: ZooKeeperSecurity = OPEN
+    """The settings zookeeper.ssl.* and zookeeper.set.acl."""
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
     security: SecuritySettings = SecuritySettings()  # noqa: RUF009 (frozen, so one instance may serve all)
@@ -614,12 +617,13 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}
     own = {name: text for name, text in properties.items() if name not in synonyms}
     security, own = SecuritySettings.divide(own)
+    zookeeper_security, own = ZooKeeperSecurity.divide(own)
     config = parse(BrokerConfig, own)
     defaults = parse(TopicConfig, for_topics)
     check_together(defaults)
     _check_reachable(config)
     check_cleaner(config)
-    return replace(config, topic_defaults=defaults, security=security)
+    return replace(config, topic_defaults=defaults, security=security, zookeeper_security=zookeeper_security)
 
 
 def load_properties(path: Path) -> dict[str, str]:

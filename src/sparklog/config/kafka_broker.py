@@ -40,14 +40,13 @@ _LEFT_OUT = frozenset(
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
 _LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.config.", "rsm.config.")
-_SECURITY_PREFIXES = ("delegation.token.", "password.encoder.", "zookeeper.ssl.")
+_SECURITY_PREFIXES = ("delegation.token.", "password.encoder.")
 _SECURITY = {
     "authorizer.class.name": "",
     "principal.builder.class": "",
     "security.providers": "",
     "super.users": "",
     "zookeeper.client.secure": "false",
-    "zookeeper.set.acl": "false",
 }
 """Setting to the value that asks for nothing."""
 _WITHOUT_ZOOKEEPER = ("controller.listener.names", "controller.quorum.", "node.id", "process.roles")

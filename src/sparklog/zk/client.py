@@ -42,6 +42,7 @@ from kazoo.retry import KazooRetry
 
 from sparklog.config.listeners import PLAINTEXT
 from sparklog.config.zookeeper_connect import parse_connect
+from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
 from sparklog.errors import BrokerIdTaken, CoordinationError, MalformedZnode
 from sparklog.structs import TopicPartition
 from sparklog.zk import znodes
@@ -94,12 +95,14 @@ class ZkClient:
         on_session: Callable[[str], None],
         makes_chroot: bool = True,
         between_brokers: str = PLAINTEXT,
+        security: ZooKeeperSecurity = OPEN,
     ) -> None:
         self._between_brokers = between_brokers
         ensemble = parse_connect(connect)
         self._session_timeout, self._connect_timeout = session_timeout, connect_timeout
         self._members = random.sample(ensemble.members, len(ensemble.members))
-        self._client = kazoo_client(self._members, session_timeout)
+        self._security = security
+        self._client = kazoo_client(self._members, session_timeout, security=security)
         self._on_session = on_session
         self._with_eligible: set[TopicPartition] = set()  # partitions that are believed to have that znode
         self._client.add_listener(self._on_state)
@@ -107,9 +110,7 @@ class ZkClient:
             self._client.start(timeout=connect_timeout)
         except KazooTimeoutError as error:
             self._client.close()
-            raise CoordinationError(
-                f"no ZooKeeper answers at {connect} within {connect_timeout:.0f} s; is it running (zookeeper.connect)?"
-            ) from error
+            raise CoordinationError(self._why_not_connected(connect)) from error
         if ensemble.chroot:  # given later: while it connects kazoo would warn of one that is yet to be made
             try:
                 if makes_chroot:
@@ -118,6 +119,12 @@ class ZkClient:
                 self.close()
                 raise
             self._client.chroot = ensemble.chroot
+
+    def _why_not_connected(self, connect: str) -> str:
+        seconds, complaint = f"within {self._connect_timeout:.0f} s", self._client.handler.complaint
+        if complaint:
+            return f"no ZooKeeper at {connect} could be spoken to {seconds} (zookeeper.ssl.*): {complaint}"
+        return f"no ZooKeeper answers at {connect} {seconds}; is it running (zookeeper.connect)?"
 
     def _on_state(self, state: str) -> None:
         word = {
@@ -161,7 +168,7 @@ class ZkClient:
 
     def end_session(self, session: Session) -> None:
         """End a session of a process that is dead: all its ephemeral znodes go, and no others."""
-        successor = kazoo_client(self._members, self._session_timeout, session)
+        successor = kazoo_client(self._members, self._session_timeout, session, self._security)
         try:
             successor.start(timeout=self._connect_timeout)
             successor.stop()

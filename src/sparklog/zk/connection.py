@@ -8,39 +8,91 @@ Source: ZooKeeper 3.9, ``StaticHostProvider`` and ``ClientCnxn``, which divide t
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Sequence
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 from sparklog.config.zookeeper_connect import ConnectString
+from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
+from sparklog.security.stores import Store, TlsSettings, client_context
 from sparklog.structs import Endpoint
+from sparklog.zk.ownership import OwningClient
 
 _LONGEST_PAUSE_S = 1.0
 """Between two rounds of attempts to connect; kazoo's own would double up to an hour."""
 
 
-class _BoundedConnects(SequentialThreadingHandler):  # type: ignore[misc]
-    """Waits for a TCP connection no longer than ``seconds``; kazoo would wait for as long as a session lasts."""
+class Connects(SequentialThreadingHandler):  # type: ignore[misc]
+    """Makes the connections, by TLS where there is a context for it.
 
-    def __init__(self, seconds: float) -> None:
+    Waits for one no longer than ``seconds``; kazoo would wait for as long as a session lasts.
+    """
+
+    def __init__(self, seconds: float, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
-        self._seconds = seconds
+        self._seconds, self._tls = seconds, tls
+        self.complaint = ""
+        """What TLS had against the server that was tried last."""
 
-    def create_connection(self, *args: object, timeout: float, **options: object) -> socket.socket:
-        found: socket.socket = super().create_connection(*args, timeout=min(timeout, self._seconds), **options)
-        return found
+    def create_connection(
+        self, address: tuple[str, int], *, hostname: str, timeout: float, **options: object
+    ) -> socket.socket:
+        seconds = min(timeout, self._seconds)
+        if self._tls is None:
+            found: socket.socket = super().create_connection(address=address, timeout=seconds, **options)
+            return found
+        sock = socket.create_connection(address, seconds)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secured = self._tls.wrap_socket(sock, server_hostname=hostname)
+        except OSError as error:
+            sock.close()
+            self.complaint = f"TLS with {hostname}:{address[1]}: {_reason(error)}"
+            raise
+        self.complaint = ""
+        return secured
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    return getattr(error, "reason", None) or error.strerror or str(error)
+
+
+def tls_context(security: ZooKeeperSecurity) -> ssl.SSLContext | None:
+    """What is spoken to ZooKeeper; None for no TLS. Raises ConfigError for files that cannot be used."""
+    if not security.tls:
+        return None
+    own, trusted = security.key_store, security.trust_store
+    return client_context(
+        TlsSettings(
+            Store(own, security.key_store_password) if own else None,
+            Store(trusted, security.trust_store_password) if trusted else None,
+            security.protocols,
+            security.cipher_suites,
+            security.checks_names,
+        )
+    )
 
 
 def kazoo_client(
-    members: Sequence[Endpoint], session_timeout: float, session: tuple[int, bytes] | None = None
+    members: Sequence[Endpoint],
+    session_timeout: float,
+    session: tuple[int, bytes] | None = None,
+    security: ZooKeeperSecurity = OPEN,
 ) -> KazooClient:
-    """A client that tries the members in this order, round and round; ``session`` is one to go on with."""
-    return KazooClient(
+    """A client that tries the members in this order, round and round; ``session`` is one to go on with.
+
+    Raises ConfigError for files of keys and certificates that cannot be used.
+    """
+    kind = OwningClient if security.set_acl else KazooClient
+    return kind(
         hosts=ConnectString(tuple(members), "").hosts,
         timeout=session_timeout,
         client_id=session,
         randomize_hosts=False,
-        handler=_BoundedConnects(session_timeout / len(members)),
+        handler=Connects(session_timeout / len(members), tls_context(security)),
         connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": _LONGEST_PAUSE_S},
     )
