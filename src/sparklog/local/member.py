@@ -119,6 +119,7 @@ class EnsembleMember(EmbeddedZooKeeper):
             "autopurge.snapRetainCount": _SNAPSHOTS_KEPT,
             "quorumListenOnAllIPs": str(self._listens_everywhere).lower(),
             **({"peerType": "observer"} if self.server.observer else {}),
+            **({"sslQuorum": "true", **self.tls.settings("ssl.quorum")} if self.tls else {}),
             **self._more,
         }
         servers = {f"server.{each.id}": each.line for each in self.ensemble.servers}

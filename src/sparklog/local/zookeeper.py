@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from sparklog.clock import Clock
 from sparklog.local.jars import pyspark_jar
@@ -13,6 +14,7 @@ from sparklog.local.java import find_java
 from sparklog.local.ports import free_port, require_free
 from sparklog.local.process import ChildProcess
 from sparklog.local.running import Running
+from sparklog.security.stores import Store, TlsSettings, client_context
 
 STOP_GRACE_S = 10.0
 
@@ -28,9 +30,37 @@ MODULES = (
 )
 """All that a standalone server loads; Spark's whole class path would cost it seconds."""
 
+_NETTY = ("buffer", "codec-base", "common", "handler", "resolver", "transport", "transport-native-unix-common")
+"""What its part that speaks TLS loads besides."""
+
+
+class ZooKeeperTls(NamedTuple):
+    """Files of PEM with which a server speaks TLS, and nothing else: its key with its certificate, and the authority of
+    those whom it lets in, each of whom must show a certificate.
+    """
+
+    key_store: Path
+    trust_store: Path
+
+    def context(self) -> ssl.SSLContext:
+        """As a client of this server that is another of the authority's."""
+        return client_context(TlsSettings(Store(str(self.key_store)), Store(str(self.trust_store))))
+
+    def settings(self, prefix: str = "ssl") -> dict[str, object]:
+        """What ``zoo.cfg`` says of it."""
+        return {
+            f"{prefix}.keyStore.location": self.key_store,
+            f"{prefix}.keyStore.type": "PEM",
+            f"{prefix}.trustStore.location": self.trust_store,
+            f"{prefix}.trustStore.type": "PEM",
+            f"{prefix}.clientAuth": "need",
+        }
+
 
 class EmbeddedZooKeeper(Running):
     """One standalone ZooKeeper server; start, stop and start again go on from ``data_dir``, on the same port.
+
+    With ``tls`` its port speaks TLS, to those that show a certificate.
 
     ``data_dir`` holds snapshots, transaction logs, ``zoo.cfg`` and ``zookeeper.log``. ``port`` 0 picks a free one.
     ``tick_time_ms``: sessions last at least two ticks. ``fsync=False`` trades durability on power loss for speed: for
@@ -40,6 +70,8 @@ class EmbeddedZooKeeper(Running):
     name = "ZooKeeper"
     start_timeout_s: ClassVar = 60.0
     main_class: ClassVar = "org.apache.zookeeper.server.ZooKeeperServerMain"
+    tls: ZooKeeperTls | None = None
+    """Said before it is started."""
 
     def __init__(
         self,
@@ -108,11 +140,17 @@ class EmbeddedZooKeeper(Running):
     def four_letter_word(self, word: str, timeout: float = 5.0) -> str:
         """The answer to one of ZooKeeper's four-letter commands; empty when it cannot be reached."""
         try:
-            with socket.create_connection((self.host, self.port), timeout=timeout) as connection:
+            with self._connect(timeout) as connection:
                 connection.sendall(word.encode())
                 return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
         except OSError:
             return ""
+
+    def _connect(self, timeout: float) -> socket.socket:
+        connection = socket.create_connection((self.host, self.port), timeout=timeout)
+        if self.tls is None:
+            return connection
+        return self.tls.context().wrap_socket(connection, server_hostname=self.host)
 
     def terminate(self) -> None:
         """Ask it to stop; returns at once, ``reap`` waits."""
@@ -130,7 +168,8 @@ class EmbeddedZooKeeper(Running):
 
     def command(self) -> list[str]:
         """What is run."""
-        class_path = ":".join(str(pyspark_jar(module)) for module in MODULES)
+        modules = MODULES if self.tls is None else (*MODULES, *(f"netty-{each}" for each in _NETTY))
+        class_path = ":".join(str(pyspark_jar(module)) for module in modules)
         return [
             str(find_java().executable),
             "-Xmx256m",
@@ -155,14 +194,23 @@ class EmbeddedZooKeeper(Running):
         """What ``zoo.cfg`` says."""
         return {
             "dataDir": self.data_dir,
-            "clientPort": self.port,
-            "clientPortAddress": self.host,
+            **self._listener(),
             "tickTime": self._tick_time_ms,
             "minSessionTimeout": 2 * self._tick_time_ms,
             "maxSessionTimeout": max(60_000, 20 * self._tick_time_ms),
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,srvr,mntr,dump",
+        }
+
+    def _listener(self) -> dict[str, object]:
+        if self.tls is None:
+            return {"clientPort": self.port, "clientPortAddress": self.host}
+        return {
+            "secureClientPort": self.port,
+            "secureClientPortAddress": self.host,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            **self.tls.settings(),
         }
 
 
