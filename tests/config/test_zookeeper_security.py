@@ -32,7 +32,7 @@ def test_a_whole_file_of_kafkas():
     )
     assert (found.key_store_password, found.trust_store_password) == ("hidden-1", "hidden-2")
     assert found.protocols == ("TLSv1.2", "TLSv1.3")
-    assert not found.checks_names
+    assert found.endpoint_identification == ""
 
 
 def test_passwords_are_not_shown():
@@ -42,7 +42,12 @@ def test_passwords_are_not_shown():
 def test_kafkas_defaults():
     found, others = ZooKeeperSecurity.divide({"zookeeper.connect": "zk:2181"})
     assert (found, others) == (OPEN, {"zookeeper.connect": "zk:2181"})
-    assert (OPEN.protocols, OPEN.checks_names, OPEN.tls, OPEN.set_acl) == (("TLSv1.2",), True, False, False)
+    assert (OPEN.protocols, OPEN.endpoint_identification, OPEN.tls, OPEN.set_acl) == (
+        ("TLSv1.2",),
+        "HTTPS",
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import any_of, one_of, parse, setting
@@ -18,11 +17,6 @@ _NOT_HERE = {
     "zookeeper.ssl.crl.enable": "lists of revoked certificates",
     "zookeeper.ssl.ocsp.enable": "questions whether a certificate is revoked",
 }
-
-
-def _password(name: str, doc: str) -> Any:
-    field = setting(name, T.STRING, "", doc)
-    return dataclasses.field(default="", repr=False, metadata=field.metadata)
 
 
 @dataclass(frozen=True)
@@ -40,14 +34,14 @@ class ZooKeeperSecurity:
     key_store_type: str = setting(
         "zookeeper.ssl.keystore.type", T.STRING, "", "PEM or PKCS12; the file says it itself.", one_of(*_STORE_TYPES)
     )
-    key_store_password: str = _password("zookeeper.ssl.keystore.password", "Password of the key.")
+    key_store_password: str = setting("zookeeper.ssl.keystore.password", T.PASSWORD, "", "Password of the key.")
     trust_store: str = setting(
         "zookeeper.ssl.truststore.location", T.STRING, "", "The authorities to trust; empty for the system's."
     )
     trust_store_type: str = setting(
         "zookeeper.ssl.truststore.type", T.STRING, "", "PEM or PKCS12; the file says it itself.", one_of(*_STORE_TYPES)
     )
-    trust_store_password: str = _password("zookeeper.ssl.truststore.password", "Password of that file.")
+    trust_store_password: str = setting("zookeeper.ssl.truststore.password", T.PASSWORD, "", "Password of that file.")
     protocol: str = setting(
         "zookeeper.ssl.protocol", T.STRING, "TLSv1.2", "The protocol, unless enabled.protocols says more."
     )
@@ -99,11 +93,6 @@ class ZooKeeperSecurity:
     def protocols(self) -> tuple[str, ...]:
         """Those that may be spoken."""
         return self.enabled_protocols or (self.protocol,)
-
-    @property
-    def checks_names(self) -> bool:
-        """Whether ZooKeeper's certificate must have the name that it is reached by."""
-        return self.endpoint_identification.lower() == "https"
 
 
 OPEN = ZooKeeperSecurity()

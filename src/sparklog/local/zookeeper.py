@@ -14,7 +14,8 @@ from sparklog.local.java import find_java
 from sparklog.local.ports import free_port, require_free
 from sparklog.local.process import ChildProcess
 from sparklog.local.running import Running
-from sparklog.security.stores import Store, TlsSettings, client_context
+from sparklog.security.tls.contexts import client_context
+from sparklog.security.tls.settings import TlsSettings
 
 STOP_GRACE_S = 10.0
 
@@ -44,7 +45,9 @@ class ZooKeeperTls(NamedTuple):
 
     def context(self) -> ssl.SSLContext:
         """As a client of this server that is another of the authority's."""
-        return client_context(TlsSettings(Store(str(self.key_store)), Store(str(self.trust_store))))
+        return client_context(
+            TlsSettings(keystore_location=str(self.key_store), truststore_location=str(self.trust_store))
+        )
 
     def settings(self, prefix: str = "ssl") -> dict[str, object]:
         """What ``zoo.cfg`` says of it."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Sequence
+from pathlib import Path
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 from sparklog.config.zookeeper_connect import ConnectString
 from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
-from sparklog.security.stores import Store, TlsSettings, client_context
+from sparklog.errors import ConfigError
+from sparklog.security.tls.contexts import client_context
+from sparklog.security.tls.settings import TlsSettings
 from sparklog.structs import Endpoint
 from sparklog.zk.ownership import OwningClient
 
@@ -65,16 +68,33 @@ def tls_context(security: ZooKeeperSecurity) -> ssl.SSLContext | None:
     """What is spoken to ZooKeeper; None for no TLS. Raises ConfigError for files that cannot be used."""
     if not security.tls:
         return None
-    own, trusted = security.key_store, security.trust_store
-    return client_context(
-        TlsSettings(
-            Store(own, security.key_store_password) if own else None,
-            Store(trusted, security.trust_store_password) if trusted else None,
-            security.protocols,
-            security.cipher_suites,
-            security.checks_names,
-        )
+    password = security.key_store_password
+    in_pem = bool(security.key_store) and _is_pem(security)
+    settings = TlsSettings(
+        keystore_location=security.key_store,
+        keystore_type=security.key_store_type,
+        keystore_password="" if in_pem else password,
+        key_password=password if in_pem else "",  # ZooKeeper has one password for both
+        truststore_location=security.trust_store,
+        truststore_type=security.trust_store_type,
+        truststore_password=security.trust_store_password,
+        enabled_protocols=security.protocols,
+        cipher_suites=security.cipher_suites,
+        identification=security.endpoint_identification,
     )
+    try:
+        return client_context(settings)
+    except ConfigError as error:
+        raise ConfigError(f"TLS to ZooKeeper (zookeeper.ssl.*): {error}") from error
+
+
+def _is_pem(security: ZooKeeperSecurity) -> bool:
+    if security.key_store_type:
+        return security.key_store_type == "PEM"
+    try:
+        return Path(security.key_store).read_bytes()[:1] != b"\x30"
+    except OSError:
+        return True  # said with the file's name when it is read
 
 
 def kazoo_client(
