@@ -12,10 +12,9 @@ one before it has failed.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import random
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from enum import IntEnum, auto
@@ -30,6 +29,7 @@ from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.group_topics import GroupTopics
 from sparklog.broker.leases import Leases
+from sparklog.broker.listening import ListeningEnds
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.preparation import Preparation
@@ -59,7 +59,7 @@ from sparklog.log.directories.manager import LogManager
 from sparklog.log.loader import Knowledge
 from sparklog.net.limits import Limits, by_address
 from sparklog.net.peers import Peers
-from sparklog.net.server import Entrance, SocketServer
+from sparklog.net.server import SocketServer
 from sparklog.net.vigil import Looks
 from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
@@ -69,7 +69,8 @@ from sparklog.replica.cleaning_grants import CleaningGrants
 from sparklog.replica.erasing import LogEraser
 from sparklog.replica.manager import ReplicaManager
 from sparklog.security.access import AllowEverything
-from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint, TopicPartition
+from sparklog.security.caller import Caller, Gate
+from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo
@@ -79,6 +80,7 @@ _READY_TIMEOUT = 30.0
 _GRACE_S = 5.0
 _HAND_OVER_S = 10.0
 _GRANTS_INTERVAL_MS = 1000
+_CERTIFICATES_INTERVAL_MS = 10_000
 _REPORT_AGAIN_S = 1.0
 T = TypeVar("T")
 
@@ -134,8 +136,6 @@ class Broker:
         self._hurry = asyncio.Event()
         self.listeners: tuple[Listener, ...]
         """Where it listens."""
-        self._advertised: tuple[Listener, ...]
-        """Where clients, and other brokers, are told to find it."""
 
     async def run_zk(self, call: Callable[..., T], *args: object) -> T:
         """Run a blocking ZooKeeper call on the thread that is kept for them, in order.
@@ -175,7 +175,7 @@ class Broker:
 
     async def _start(self) -> None:
         config = self._config
-        self._server = self._bind(config)
+        self._server = self._listen(config)
         self._steps[_Step.CONNECTIONS] = self._server.close
         self._zk = await self._loop.run_in_executor(self._zk_thread, self._connect_zookeeper)
         self._steps[_Step.ZOOKEEPER] = self._close_zookeeper
@@ -212,23 +212,10 @@ class Broker:
             )
         self._start_chores()
 
-    def _bind(self, config: BrokerConfig) -> SocketServer:
-        server = SocketServer(
-            self._loop,
-            lambda *asked: self._dispatch(*asked),
-            _limits_of(config),
-        )
-        ends = config.ends
-        bound = {}
-        try:
-            for listener in ends.bound:
-                is_between_brokers = listener.name == ends.between_brokers
-                bound[listener.name] = _bind(server, listener, is_between_brokers=is_between_brokers)
-        except ConfigError:
-            server.close()
-            raise
-        self.listeners = tuple(each._replace(endpoint=bound[each.name]) for each in ends.bound)
-        self._advertised = tuple(_with_real_port(each, bound[each.name]) for each in ends.advertised)
+    def _listen(self, config: BrokerConfig) -> SocketServer:
+        server = SocketServer(self._loop, lambda *asked: self._dispatch(*asked), _limits_of(config))
+        self._ends = ListeningEnds(config, server, _no_gates)
+        self.listeners = self._ends.bound
         return server
 
     def _take_over(self, config: BrokerConfig) -> None:
@@ -329,10 +316,10 @@ class Broker:
         self._steps[_Step.SESSION_FILES] = files.close
         info = BrokerInfo(
             self._config.broker_id,
-            next(each.endpoint for each in self._advertised if each.name == self._config.ends.between_brokers),
+            self._ends.for_brokers,
             self._config.broker_rack or None,
             unbroken_since=self._logs.unbroken_since,
-            listeners=unless_plain(self._advertised),
+            listeners=unless_plain(self._ends.advertised),
         )
         return Registration(info, self._zk, self.run_zk, self._fence, files, self._clock, self._zk_timeout)
 
@@ -471,6 +458,7 @@ class Broker:
             (config.transaction_remove_expired_interval_ms, self._context.transactions.expire_ids),
             (_GRANTS_INTERVAL_MS, self._context.cleaning_grants.tend),
             (_GRANTS_INTERVAL_MS, self._context.adopter.tend),
+            (_CERTIFICATES_INTERVAL_MS, self._ends.look_at_certificates),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
         self._context.cleaner.start()
@@ -535,19 +523,8 @@ async def _taken(step: Callable[[], object]) -> None:
         await outcome
 
 
-def _bind(server: SocketServer, listener: Listener, *, is_between_brokers: bool) -> Endpoint:
-    """Take a listener's port. Raises ConfigError with what to do where that cannot be."""
-    host, port = listener.endpoint
-    entrance = Entrance(listener.name, listener.protocol, is_between_brokers)
-    try:
-        return server.bind(host, port, entrance)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {_remedy(host, error)}") from error
-
-
-def _with_real_port(told: Listener, bound: Endpoint) -> Listener:
-    """What is told of a listener, with what is not said of it taken from where it listens."""
-    return told._replace(endpoint=Endpoint(told.endpoint.host or bound.host, told.endpoint.port or bound.port))
+def _no_gates(listener: Listener, _: Mapping[str, str]) -> Callable[[Caller], Gate]:
+    raise ConfigError(f"listener {listener.name}: no SASL is spoken here yet")
 
 
 def _limits_of(config: BrokerConfig) -> Limits:
@@ -562,12 +539,3 @@ def _limits_of(config: BrokerConfig) -> Limits:
         max_rate=config.max_connection_creation_rate,
         max_idle_s=config.connections_max_idle_ms / 1000,
     )
-
-
-def _remedy(host: str, error: OSError) -> str:
-    """Why an address cannot be listened on, and what to do."""
-    if error.errno == errno.EADDRINUSE:
-        return f"{error.strerror}; stop what holds it, or choose another port"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is not an address of this machine; choose one that is, and advertise the other"
-    return f"{error.strerror}; choose another address or port"

@@ -46,7 +46,7 @@ _LONGEST_LIFETIME_MS = (1 << 63) - 1
 class SaslTerms:
     """What a listener asks for. ``begin`` makes the broker's end of a conversation by the mechanism's name."""
 
-    begin: Mapping[str, Callable[[Caller], ServerConversation]]
+    begin: Mapping[str, Callable[[], ServerConversation]]
     clock: Clock
     warn: Callable[[str], None]
     """Tells the log of a failure."""
@@ -84,7 +84,7 @@ class SaslGate:
 
     def takes(self, frame: memoryview) -> bool:
         """Whether the frame is of the authentication. Raises RemoteProtocolError where it cannot be served yet."""
-        api = int.from_bytes(frame[:2], "big", signed=True)
+        api = _api_of(frame)
         if self._state is _State.BARE:
             return True
         if self._state is _State.BEGINNING and self._known is None:
@@ -109,6 +109,11 @@ class SaslGate:
             raise RemoteProtocolError("it goes on after its authentication has failed")
         if self._state is _State.BARE:
             return self._take_bare(frame)
+        if _api_of(frame) not in _ITS_APIS:
+            raise RemoteProtocolError(
+                f"it asks for API {_api_of(frame)} before it has authenticated; set security.protocol and"
+                " sasl.mechanism in the client"
+            )
         request = parse_request(frame)
         if request.api == ApiKey.SASL_HANDSHAKE.value and request.version in HANDSHAKE_VERSIONS:
             named = decode_request(ApiKey.SASL_HANDSHAKE, request.version, request.body)
@@ -116,10 +121,7 @@ class SaslGate:
         if request.api == ApiKey.SASL_AUTHENTICATE.value and request.version in AUTHENTICATE_VERSIONS:
             shown = decode_request(ApiKey.SASL_AUTHENTICATE, request.version, request.body)
             return self._take(request, cast(SaslAuthenticateRequest, shown))
-        raise RemoteProtocolError(
-            f"it asks for API {request.api} version {request.version} before it has authenticated; set"
-            " security.protocol and sasl.mechanism in the client"
-        )
+        raise RemoteProtocolError(f"it asks for {ApiKey(request.api).name} version {request.version}")
 
     def _agree(self, request: Request, asked: SaslHandshakeRequest) -> Served:
         offered = sorted(self._terms.begin)
@@ -135,7 +137,7 @@ class SaslGate:
         if code is not ErrorCode.NONE:
             return self._fail(f"{code.name}, asked for {asked.mechanism[:64]!r}", answer)
         self._mechanism = asked.mechanism
-        self._conversation = self._terms.begin[asked.mechanism](self._caller)
+        self._conversation = self._terms.begin[asked.mechanism]()
         self._state = _State.AGREED if request.version else _State.BARE
         return answer
 
@@ -202,6 +204,10 @@ class SaslGate:
 
 
 _AUTHENTICATE = ApiKey.SASL_AUTHENTICATE
+
+
+def _api_of(frame: memoryview) -> int:
+    return int.from_bytes(frame[:2], "big", signed=True)
 
 
 def _refusal(code: ErrorCode, message: str) -> SaslAuthenticateResponse:

@@ -1,0 +1,139 @@
+"""The listeners of a broker: what each asks of its peers, by the settings that are in force for it.
+
+Certificates are read again when they change on disk, and are for the next handshake; connections that are there keep
+theirs. A file that cannot be read, or does not fit, leaves the last good one in force, and the log says so.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from sparklog.config.broker import BrokerConfig
+from sparklog.config.listeners import Listener
+from sparklog.errors import ConfigError
+from sparklog.net.server import Entrance, SocketServer
+from sparklog.security.caller import Caller, Gate
+from sparklog.security.principal import ANONYMOUS, Principal
+from sparklog.security.tls.contexts import server_context
+from sparklog.security.tls.distinguished_name import subject_name
+from sparklog.security.tls.principal_mapping import PrincipalMapping
+from sparklog.security.tls.settings import TlsSettings
+from sparklog.structs import Endpoint
+
+_logger = logging.getLogger(__name__)
+GateMaker = Callable[[Listener, Mapping[str, str]], Callable[[Caller], Gate]]
+"""From a listener and its settings to what makes the gate of a connection."""
+
+
+class ListeningEnds:
+    """All of a broker's listeners on one server: taken together, or none of them."""
+
+    def __init__(self, config: BrokerConfig, server: SocketServer, gates: GateMaker) -> None:
+        """Takes the ports, without listening yet. Raises ConfigError with what to do where that cannot be."""
+        ends = config.ends
+        self._server = server
+        self._kept: list[_Certificates] = []
+        bound: dict[str, Endpoint] = {}
+        try:
+            for listener in ends.bound:
+                entrance = self._entrance(listener, config.security.of_listener(listener.name), gates)
+                entrance.is_between_brokers = listener.name == ends.between_brokers
+                bound[listener.name] = _bind(server, listener, entrance)
+        except ConfigError:
+            server.close()
+            raise
+        self.bound = tuple(each._replace(endpoint=bound[each.name]) for each in ends.bound)
+        """Where it listens."""
+        self.advertised = tuple(_with_real_port(each, bound[each.name]) for each in ends.advertised)
+        """Where clients, and other brokers, are told to find it."""
+        self.for_brokers = next(each.endpoint for each in self.advertised if each.name == ends.between_brokers)
+        """Where other brokers are told to find it."""
+
+    def _entrance(self, listener: Listener, settings: Mapping[str, str], gates: GateMaker) -> Entrance:
+        entrance = Entrance(listener.name, listener.protocol)
+        if listener.protocol.has_tls:
+            certificates = _Certificates(listener.name, settings, entrance)
+            self._kept.append(certificates)
+            if not listener.protocol.has_sasl:
+                entrance.principal_of = _by_certificate(certificates.settings)
+        if listener.protocol.has_sasl:
+            entrance.gate = gates(listener, settings)
+        return entrance
+
+    def look_at_certificates(self) -> None:
+        """Take over those that have changed on disk."""
+        for each in self._kept:
+            each.look()
+
+
+class _Certificates:
+    """Of one listener: the files that its context was made of, and what they looked like then."""
+
+    def __init__(self, listener: str, settings: Mapping[str, str], entrance: Entrance) -> None:
+        self._listener = listener
+        self._entrance = entrance
+        try:
+            self.settings = TlsSettings.from_properties(settings)
+            self._seen = _looks(self.settings.files)
+            entrance.tls = server_context(self.settings)
+        except ConfigError as error:
+            raise ConfigError(f"listener {listener}: {error}") from error
+
+    def look(self) -> None:
+        looks = _looks(self.settings.files)
+        if looks == self._seen:
+            return
+        self._seen = looks
+        try:
+            self._entrance.tls = server_context(self.settings)
+        except ConfigError as error:
+            _logger.error("listener %s goes on with the certificate that it has: %s", self._listener, error)
+        else:
+            _logger.info("listener %s has a new certificate", self._listener)
+
+
+def _looks(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:
+    """What tells one state of the files from another; None for one that is not there."""
+    looks: list[tuple[int, int, int] | None] = []
+    for each in files:
+        try:
+            found = Path(each).stat()
+        except OSError:
+            looks.append(None)
+        else:
+            looks.append((found.st_mtime_ns, found.st_ino, found.st_size))
+    return looks
+
+
+def _by_certificate(settings: TlsSettings) -> Callable[[bytes | None], Principal]:
+    mapping = PrincipalMapping(settings.principal_rules)
+
+    def principal_of(certificate: bytes | None) -> Principal:
+        return ANONYMOUS if certificate is None else mapping.principal(subject_name(certificate))
+
+    return principal_of
+
+
+def _bind(server: SocketServer, listener: Listener, entrance: Entrance) -> Endpoint:
+    host, port = listener.endpoint
+    try:
+        return server.bind(host, port, entrance)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {_remedy(host, error)}") from error
+
+
+def _remedy(host: str, error: OSError) -> str:
+    """Why an address cannot be listened on, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        return f"{error.strerror}; stop what holds it, or choose another port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; choose one that is, and advertise the other"
+    return f"{error.strerror}; choose another address or port"
+
+
+def _with_real_port(told: Listener, bound: Endpoint) -> Listener:
+    """What is told of a listener, with what is not said of it taken from where it listens."""
+    return told._replace(endpoint=Endpoint(told.endpoint.host or bound.host, told.endpoint.port or bound.port))
