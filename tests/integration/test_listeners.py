@@ -1,0 +1,119 @@
+"""Several listeners of a real broker: who is told which address, and TLS with other projects' clients."""
+
+import time
+
+import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer
+
+from sparklog.local.ports import free_port
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.certificates import Certificates
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def certificates():
+    return Certificates()
+
+
+@pytest.fixture(scope="module")
+def ports():
+    return {"PLAINTEXT": free_port(), "SSL": free_port()}
+
+
+@pytest.fixture(scope="module")
+def files(certificates, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls")
+    return {
+        "server": certificates.server.write_pem(directory / "server.pem"),
+        "client": certificates.client.write_pem(directory / "client.pem"),
+        "authority": certificates.authority.write_pem(directory / "ca.pem"),
+    }
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory, zookeeper, ports, files):
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports['PLAINTEXT']},SSL://127.0.0.1:{ports['SSL']}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": files["server"],
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": files["authority"],
+        "ssl.client.auth": "required",
+    }
+    harness = BrokerHarness(
+        tmp_path_factory.mktemp("broker"), f"{zookeeper.connect_string}/listeners", port=ports["PLAINTEXT"], settings=settings
+    )
+    harness.start()
+    yield harness
+    harness.stop()
+
+
+@pytest.fixture
+def secured(ports, files):
+    return {
+        "bootstrap.servers": f"127.0.0.1:{ports['SSL']}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(files["authority"]),
+        "ssl.certificate.location": str(files["client"]),
+        "ssl.key.location": str(files["client"]),
+    }
+
+
+def test_clients_are_told_the_address_of_their_listener(broker, ports, secured):
+    for settings, name in (({"bootstrap.servers": f"127.0.0.1:{ports['PLAINTEXT']}"}, "PLAINTEXT"), (secured, "SSL")):
+        (found,) = AdminClient(settings).list_topics(timeout=60).brokers.values()
+        assert found.port == ports[name]
+
+
+def test_records_go_in_and_out_by_tls(broker, secured, files, ports):
+    topic = f"by-tls-{time.time_ns()}"
+    producer = ConfluentProducer({**secured, "batch.size": 1 << 20, "linger.ms": 5})
+    values = [b"%d" % number * 200 for number in range(5000)]
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(60) == 0
+    consumer = ConfluentConsumer({**secured, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found = []
+    eventually(lambda: found.extend(m.value() for m in consumer.consume(1000, 1.0)) or len(found) >= len(values))
+    consumer.close()
+    assert found == values
+    theirs = KafkaConsumer(
+        topic,
+        bootstrap_servers=f"localhost:{ports['SSL']}",
+        security_protocol="SSL",
+        ssl_cafile=str(files["authority"]),
+        ssl_certfile=str(files["client"]),
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=60_000,
+        ssl_check_hostname=True,
+    )
+    assert [next(theirs).value for _ in values] == values
+    theirs.close()
+
+
+def test_who_shows_no_certificate_is_not_served(broker, secured):
+    plain = {name: value for name, value in secured.items() if "certificate" not in name and "key" not in name}
+    errors = []
+    client = AdminClient({**plain, "error_cb": errors.append})
+    eventually(lambda: client.poll(0.1) or errors)
+    assert any("certificate" in str(each).lower() or "handshake" in str(each).lower() for each in errors), errors
+
+
+def test_a_new_certificate_is_taken_over_without_a_dropped_connection(broker, secured, files, certificates):
+    admin = AdminClient(secured)
+    assert admin.list_topics(timeout=60).brokers
+    certificates.stranger.write_pem(files["server"])
+    log = broker.log_path
+    eventually(lambda: "listener SSL has a new certificate" in log.read_text(), timeout=90)
+    assert admin.list_topics(timeout=60).brokers
+    errors = []
+    other = AdminClient({**secured, "error_cb": errors.append})
+    eventually(lambda: other.poll(0.1) or errors)
+    certificates.server.write_pem(files["server"])
