@@ -29,6 +29,7 @@ from sparklog.protocol.messages import (
     encode,
 )
 from sparklog.protocol.slices import done
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.testing.steps import finish
@@ -72,7 +73,9 @@ def broker_with(context):
         elect_preferred=give_back,
         elect_unclean=force,
     )
-    return SimpleNamespace(controller=controller, turns=SimpleNamespace(paced=unpaced, drive=driven))
+    return SimpleNamespace(
+        authorizer=AllowEverything(), controller=controller, turns=SimpleNamespace(paced=unpaced, drive=driven)
+    )
 
 
 def cluster(leader, live=(1,), deleting=()):
@@ -129,7 +132,7 @@ def test_only_the_controller_answers():
 
 def test_a_directory_that_failed_is_told_as_failed():
     uses = [DirectoryUse(Path("/good"), None, {TP: LogUse(7)}, 100, 50), DirectoryUse(Path("/bad"), "cable pulled")]
-    broker = SimpleNamespace(replicas=SimpleNamespace(log_dirs=lambda: done(uses)))
+    broker = SimpleNamespace(authorizer=AllowEverything(), replicas=SimpleNamespace(log_dirs=lambda: done(uses)))
     good, bad = ask(describe_log_dirs, broker, DescribeLogDirsRequest(topics=None)).results
     assert (good.error_code, good.log_dir, good.total_bytes, good.usable_bytes) == (ErrorCode.NONE, "/good", 100, 50)
     assert [(each.name, each.partitions[0].partition_size) for each in good.topics] == [("t", 7)]

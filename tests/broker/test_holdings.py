@@ -21,6 +21,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -34,6 +35,8 @@ MANY = 70
 
 class Broker:
     """The parts that take partitions over and let them go, on real files."""
+
+    authorizer = AllowEverything()
 
     def __init__(self, home, disk, loop):
         self.home = home

@@ -26,6 +26,7 @@ from sparklog.protocol.messages import (
     DescribeConfigsRequest,
     GetReplicaLogInfoRequest,
 )
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint
 from sparklog.testing.clock import ManualClock
@@ -53,6 +54,7 @@ def broker_of(loop, **parts):
         topic=parts.pop("topic", lambda name: None),
     )
     return SimpleNamespace(
+        authorizer=AllowEverything(),
         turns=Turns(loop, SlowClock()),
         config=layers.static,
         settings=settings,

@@ -43,6 +43,7 @@ from sparklog.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.steps import finish
@@ -74,6 +75,7 @@ class Client:
         config = BrokerConfig(group_initial_rebalance_delay_ms=0)
         topic = SimpleNamespace(partitions={0: None, 1: None})
         self.broker: Any = SimpleNamespace(
+            authorizer=AllowEverything(),
             turns=Turns(loop),
             clock=clock,
             groups=GroupCoordinator(config, store, clock, loop, self.topics, lambda: str(next(ids))),

@@ -38,6 +38,7 @@ from sparklog.protocol.messages import (
     ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import finish
@@ -99,6 +100,7 @@ class Client:
         )
         self.appended: list[tuple[Marker, list[TopicPartition]]] = []
         self.broker: Any = SimpleNamespace(
+            authorizer=AllowEverything(),
             turns=Turns(loop),
             clock=clock,
             metadata=metadata,

@@ -1,10 +1,10 @@
-"""What a client that asks may do: without security, all that can be done, save what is never done on purpose.
+"""What can be done with things, and what is never done on purpose, whoever asks.
 
 The topics in which the coordinators and Spark's sinks keep what they know are protected: they are not deleted or given
 other partitions or another retention, unless ``sparklog.internal.topics.protect`` is false. Kafka leaves that to an
 authorizer, and without one refuses only DeleteRecords, as any compacted topic does.
 
-Source: Kafka 3.9, ``AclOperation``, ``AclEntry``, ``AuthHelper.authorizedOperations``, ``ReplicaManager``.
+Source: Kafka 3.9, ``AclOperation``, ``AclEntry``, ``ReplicaManager``.
 """
 
 from __future__ import annotations
@@ -62,8 +62,4 @@ ON_CLUSTER = frozenset(
 
 
 Allowed = frozenset[Operation] | None
-
-
-def authorized_operations(asked: bool, possible: frozenset[Operation]) -> Allowed:
-    """All that is possible; None, which is another thing than nothing, for a client that did not ask."""
-    return possible if asked else None
+"""What a caller may do with a thing; None where it did not ask."""

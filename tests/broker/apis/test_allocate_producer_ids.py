@@ -8,6 +8,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AllocateProducerIdsRequest
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 
 
@@ -20,6 +21,7 @@ def handle(check, take=None):
         return range(3000, 4000)
 
     broker = SimpleNamespace(
+        authorizer=AllowEverything(),
         controller=SimpleNamespace(check_broker=check),
         zk=SimpleNamespace(take_producer_ids=take or taken),
         run_zk=run_zk,

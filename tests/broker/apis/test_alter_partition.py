@@ -14,6 +14,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterPartitionRequest, decode_answer, decode_request, encode
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState, TopicAssignment
@@ -59,7 +60,9 @@ def handle(controller, *topics):
     message = AlterPartitionRequest(broker_id=1, broker_epoch=101, topics=list(topics))
 
     async def handled():
-        broker = SimpleNamespace(controller=controller, turns=Turns(asyncio.get_running_loop()))
+        broker = SimpleNamespace(
+            authorizer=AllowEverything(), controller=controller, turns=Turns(asyncio.get_running_loop())
+        )
         return await alter_partition.handle(broker, ApiRequest(ApiKey.ALTER_PARTITION, 3, "c", Caller("h"), message))
 
     return decode_answer(message, 3, memoryview(bytes(encode(asyncio.run(handled()), 3))))
@@ -72,7 +75,9 @@ def test_a_leader_of_kafkas_may_say_no_epochs():
     decoded = decode_request(ApiKey.ALTER_PARTITION, 2, memoryview(encode(message, 2)))
 
     async def handled():
-        broker = SimpleNamespace(controller=controller, turns=Turns(asyncio.get_running_loop()))
+        broker = SimpleNamespace(
+            authorizer=AllowEverything(), controller=controller, turns=Turns(asyncio.get_running_loop())
+        )
         return await alter_partition.handle(broker, ApiRequest(ApiKey.ALTER_PARTITION, 2, "c", Caller("h"), decoded))
 
     assert asyncio.run(handled()).topics[0].partitions[0].partition_epoch == 8

@@ -20,6 +20,7 @@ from sparklog.log.segment import SegmentFacts
 from sparklog.protocol.messages import BeginCompactionRequest, CommitCompactionRequest, decode_response, encode
 from sparklog.replica.cleaning import Abandoned, NotCleaned, NothingToClean
 from sparklog.replica.cleaning_grants import CleanedAlready
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 
 TASK = CleaningTask(
@@ -68,6 +69,8 @@ async def unpaced(items):
 
 
 class Broker:
+    authorizer = AllowEverything()
+
     def __init__(self):
         self.cleaning_grants = Grants()
         self.turns = SimpleNamespace(paced=unpaced)

@@ -10,6 +10,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ControlledShutdownRequest, decode_answer, encode
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 
@@ -26,7 +27,7 @@ def handle(answer):
 
     message = ControlledShutdownRequest(broker_id=4, broker_epoch=104)
     request = ApiRequest(ApiKey.CONTROLLED_SHUTDOWN, 3, "c", Caller("h"), message)
-    broker = SimpleNamespace(controller=SimpleNamespace(let_go=let_go))
+    broker = SimpleNamespace(authorizer=AllowEverything(), controller=SimpleNamespace(let_go=let_go))
     told = asyncio.run(controlled_shutdown.handle(broker, request))
     assert asked == [(4, 104)]
     return decode_answer(message, 3, memoryview(bytes(encode(told, 3))))

@@ -13,6 +13,7 @@ from sparklog.config.dynamic import Layers
 from sparklog.errors import ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.messages import CreateTopicsRequest
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint
 from sparklog.zk.znodes import BrokerInfo
@@ -48,6 +49,7 @@ def codes(*topics, validate_only=True, num_partitions=1):
             topic=lambda name: None,
         )
         broker = SimpleNamespace(
+            authorizer=AllowEverything(),
             metadata=metadata,
             settings=settings,
             controller=SimpleNamespace(is_active=True),

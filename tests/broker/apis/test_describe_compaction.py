@@ -13,6 +13,7 @@ from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.messages import DescribeCompactionRequest, decode_response, encode
 from sparklog.replica.cleaning import Candidate, LastRun, Uncleanable
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import counted, finish
@@ -79,6 +80,7 @@ class Cleaner:
 def broker():
     replicas = Replicas()
     return SimpleNamespace(
+        authorizer=AllowEverything(),
         cleaner=Cleaner(),
         replicas=replicas,
         metadata=Metadata(),

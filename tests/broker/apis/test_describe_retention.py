@@ -10,6 +10,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.config.topic import TopicConfig
 from sparklog.protocol.messages import DescribeRetentionRequest, decode_response, encode
 from sparklog.replica.retention import Holding
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import counted, finish
@@ -33,7 +34,7 @@ def broker():
     ]
     holding = Holding(7, 500, 20, 900, 3, 6, 1234)
     retention = SimpleNamespace(refusals={FAILING: "so it is"}, holdings={WAITING: holding})
-    return SimpleNamespace(replicas=SimpleNamespace(served=served, retention=retention))
+    return SimpleNamespace(authorizer=AllowEverything(), replicas=SimpleNamespace(served=served, retention=retention))
 
 
 def steps(broker, topics):

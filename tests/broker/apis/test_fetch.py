@@ -27,8 +27,10 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import counted
 from sparklog.zk.znodes import PartitionState
@@ -54,6 +56,8 @@ def asked(partition=0, offset=0, max_bytes=1 << 20):
 
 class Broker:
     """What Fetch needs of one, on real files; counts what is read of partitions."""
+
+    authorizer = AllowEverything()
 
     def __init__(self, home, disk, config):
         loop = asyncio.get_running_loop()
@@ -640,5 +644,58 @@ def test_what_is_held_back_is_not_waited_for(tmp_path):
         assert not waiting.done(), "or the follower would ask again and again"
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_topic_of_many_partitions_is_asked_for_once(tmp_path):
+    async def scenario(broker):
+        broker.write(100)
+        broker.authorizer = ListedRights("READ topic t")
+        other = FetchPartition("other", ZERO_UUID, 0, 0, 100)
+        _, answer = broker.counted(broker.ask(*map(asked, range(MANY)), other))
+        assert broker.authorizer.questions == ["READ topic t", "READ topic other"]
+        assert answer.partitions[-1].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert records_of(answer)[1] == 0
+        assert broker.reads == MANY
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_right_that_is_taken_away_while_a_request_waits_counts_no_more(tmp_path):
+    async def scenario(broker):
+        broker.authorizer = ListedRights("READ topic t")
+        waiting = asyncio.ensure_future(broker.answer(asked(), max_wait_ms=60_000))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        broker.authorizer.allowed.clear()
+        broker.write(100)
+        told = (await waiting).partitions[0]
+        assert (told.error, told.records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_partition_of_a_session_is_refused_when_it_moves(tmp_path):
+    async def scenario(broker):
+        broker.write(100)
+        broker.authorizer = ListedRights("READ topic t")
+        full = await broker.answer(asked(offset=1), epoch=0)
+        broker.authorizer.allowed.clear()
+        broker.write(100)
+        (told,) = (await broker.answer(session=full.session_id, epoch=1)).partitions
+        assert (told.error, told.records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_needs_a_right_on_the_cluster_alone(tmp_path):
+    async def scenario(broker):
+        broker.write(100)
+        broker.authorizer = ListedRights("CLUSTER_ACTION cluster kafka-cluster")
+        (told,) = (await broker.answer(asked(), replica=2)).partitions
+        assert told.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert broker.authorizer.questions == ["CLUSTER_ACTION cluster kafka-cluster"]
+        assert broker.reads == 1
 
     with_broker(tmp_path, scenario)

@@ -20,6 +20,7 @@ from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest, LeaderHint
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -40,6 +41,8 @@ def batch():
 
 class Broker:
     """What Fetch needs of one that leads a partition, whose followers are NEAR and FAR."""
+
+    authorizer = AllowEverything()
 
     def __init__(self, home, disk, by_rack):
         loop = asyncio.get_running_loop()

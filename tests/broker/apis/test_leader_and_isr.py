@@ -13,6 +13,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -75,6 +76,7 @@ def broker_of(apply, *, fence=None, settings=topic_config):
     )
     followed = Followed()
     return SimpleNamespace(
+        authorizer=AllowEverything(),
         fence=fence or Fence(),
         settings=followed,
         topic_config=settings,

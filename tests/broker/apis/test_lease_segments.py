@@ -11,6 +11,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.protocol.messages import LeaseSegmentsRequest
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.testing.steps import counted, finish
 
@@ -78,7 +79,9 @@ def asking_for(partition, *ranges, most=-1, version=0, epoch=-1):
             )
         ],
     )
-    broker = SimpleNamespace(leases=SimpleNamespace(end=lambda _: None), held=lambda _: partition)
+    broker = SimpleNamespace(
+        authorizer=AllowEverything(), leases=SimpleNamespace(end=lambda _: None), held=lambda _: partition
+    )
     return lease_segments.handle(broker, ApiRequest(lease_segments.API, version, "c", Caller("h"), message))
 
 

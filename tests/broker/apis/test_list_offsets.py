@@ -15,6 +15,7 @@ from sparklog.protocol.messages import ListOffsetsRequest
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.replica.partition import Partition
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.testing.steps import counted, finish
 from sparklog.zk.znodes import PartitionState
@@ -38,7 +39,7 @@ def asking(partition, timestamp, **parts):
     asked = topic.ListOffsetsPartition(partition_index=TP.partition, current_leader_epoch=-1, timestamp=timestamp)
     topics = [topic(name=TP.topic, partitions=[asked])]
     message = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics)
-    broker = SimpleNamespace(held=lambda tp: partition, **parts)
+    broker = SimpleNamespace(authorizer=AllowEverything(), held=lambda tp: partition, **parts)
     return list_offsets.handle(broker, ApiRequest(list_offsets.API, 9, "c", Caller("h"), message))
 
 

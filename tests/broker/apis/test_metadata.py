@@ -15,8 +15,11 @@ from sparklog.broker.topics import PATIENCE_S
 from sparklog.errors import ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import MetadataRequest
+from sparklog.protocol.messages import MetadataRequest, decode_response
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
+from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
 
@@ -32,7 +35,9 @@ def asked(topics=()):
 
 
 def broker(cache) -> Any:
-    return SimpleNamespace(metadata=cache, cluster_id="id", turns=Turns(asyncio.get_running_loop()))
+    return SimpleNamespace(
+        authorizer=AllowEverything(), metadata=cache, cluster_id="id", turns=Turns(asyncio.get_running_loop())
+    )
 
 
 def handled(asking, request) -> Any:
@@ -135,5 +140,58 @@ def test_no_client_is_sent_to_a_leader_that_refuses_connections():
         told = [(each.error_code, each.leader_id) for each in answer.topics[0].partitions]
         assert told == [(ErrorCode.LEADER_NOT_AVAILABLE, -1), (ErrorCode.NONE, 2)]
         assert [each.node_id for each in answer.brokers] == [1, 2], "it is one of the cluster still"
+
+    asyncio.run(body())
+
+
+def told_of_all(asking):
+    body = finish(handled(asking, asked(None))).body
+    return names_in(body), body
+
+
+def names_in(body):
+    told: Any = decode_response(ApiKey.METADATA, 12, memoryview(body))
+    return [each.name for each in told.topics]
+
+
+def test_of_all_topics_those_alone_are_told_that_the_caller_may_describe():
+    async def body():
+        cache = MetadataCache()
+        tell(cache, update(topics=[("t", UUID(int=7), {0: 1}), ("u", UUID(int=8), {0: 1})]))
+        everybody, some, all_of_them = broker(cache), broker(cache), broker(cache)
+        some.authorizer = ListedRights("DESCRIBE topic u")
+        all_of_them.authorizer = ListedRights("DESCRIBE topic t", "DESCRIBE topic u")
+        whole = told_of_all(everybody)
+        assert whole[0] == ["t", "u"]
+        assert told_of_all(some)[0] == ["u"]
+        assert told_of_all(all_of_them)[1] is whole[1], "who may hear of all is told what all others are"
+        assert some.authorizer.questions == ["(DESCRIBE topic t)", "(DESCRIBE topic u)"]
+
+    asyncio.run(body())
+
+
+def test_a_topic_that_comes_while_rights_are_asked_for_is_not_told():
+    async def body():
+        cache = MetadataCache()
+        tell(cache, update(topics=[("t", UUID(int=7), {0: 1})]))
+        asking = broker(cache)
+        asking.authorizer = ListedRights("DESCRIBE topic t")
+        steps = handled(asking, asked(None))
+        next(steps)
+        tell(cache, update(topics=[("t", UUID(int=7), {0: 1}), ("secret", UUID(int=8), {0: 1})]))
+        assert names_in(finish(steps).body) == ["t"]
+
+    asyncio.run(body())
+
+
+def test_an_id_beside_a_name_does_not_tell_whose_it_is():
+    async def body():
+        cache, topic_id = MetadataCache(), UUID(int=7)
+        tell(cache, update(topics=[("t", topic_id, {0: 1})]))
+        asking = broker(cache)
+        asking.authorizer = ListedRights()
+        named = MetadataRequest.MetadataRequestTopic
+        answer = finish(handled(asking, asked([named(name="t"), named(name=None, topic_id=topic_id)])))
+        assert [(each.name, each.topic_id) for each in answer.topics] == [("t", ZERO_UUID), (None, topic_id)]
 
     asyncio.run(body())

@@ -11,6 +11,7 @@ from sparklog.errors import ErrorCode
 from sparklog.net.vigil import Sight
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ProbeBrokerRequest, decode_answer, encode
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint
 from sparklog.zk.znodes import BrokerInfo
@@ -27,7 +28,7 @@ class Looks:
 
 def ask(looks, broker_id, host, port):
     known = {2: BrokerInfo(2, Endpoint("h", 92))}
-    broker = SimpleNamespace(metadata=SimpleNamespace(brokers=known), looks=looks)
+    broker = SimpleNamespace(authorizer=AllowEverything(), metadata=SimpleNamespace(brokers=known), looks=looks)
     message = ProbeBrokerRequest(broker_id=broker_id, host=host, port=port)
     request = ApiRequest(ApiKey.PROBE_BROKER, 0, None, Caller("h"), message)
     answer = asyncio.run(probe_broker.handle(broker, request))

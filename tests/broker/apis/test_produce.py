@@ -24,8 +24,10 @@ from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
 from sparklog.protocol.slices import SLICE
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
 from sparklog.testing.steps import counted
@@ -48,6 +50,8 @@ def asked(message, after=None):
 
 class Broker:
     """What Produce needs of one, on real files."""
+
+    authorizer = AllowEverything()
 
     def __init__(self, home, disk, config):
         loop = self._loop = asyncio.get_running_loop()
@@ -306,7 +310,7 @@ def test_many_partitions_are_appended_a_slice_a_step(tmp_path):
         appended, append = [], broker.replicas.append
         broker.replicas.append = lambda tp, *args, **kwargs: (appended.append(tp), append(tp, *args, **kwargs))[1]
         message = ProduceRequest(None, 1, 0, many())
-        steps = produce._appending(broker, asked(message), None, {})
+        steps = produce._appending(broker, asked(message), {}, None, {})
         for number in range(MANY // SLICE):
             next(steps)
             assert len(appended) == number * SLICE
@@ -354,5 +358,56 @@ def test_a_partition_that_stands_twice_among_many_is_refused(tmp_path):
         results = await broker.produce(*many((ONE, batch())), acks=1).answer
         assert (results[ONE].error, results[TWO].error) == (ErrorCode.INVALID_REQUEST, ErrorCode.NONE)
         assert broker.visible(ONE)[0] == 0
+
+    with_broker(tmp_path, scenario)
+
+
+OTHER = TopicPartition("other", 0)
+
+
+def test_what_the_caller_may_write_is_stored_and_the_rest_refused(tmp_path):
+    async def scenario(broker):
+        broker.authorizer = ListedRights("WRITE topic t")
+        answer = broker.produce((OTHER, batch()), (ONE, batch()), (TWO, batch()), acks=1)
+        assert {tp: each.error for tp, each in answer.items()} == {
+            OTHER: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ONE: ErrorCode.NONE,
+            TWO: ErrorCode.NONE,
+        }
+        assert broker.authorizer.questions == ["WRITE topic other", "WRITE topic t"]
+        assert broker.visible() == (1, True)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_stranger_that_wants_no_answer_loses_its_connection_and_the_rest_is_stored(tmp_path):
+    async def scenario(broker):
+        broker.authorizer = ListedRights("WRITE topic t")
+        with pytest.raises(RemoteProtocolError, match="TOPIC_AUTHORIZATION_FAILED"):
+            broker.produce((OTHER, batch()), (ONE, batch()), acks=0)
+        assert broker.visible() == (1, True)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_topic_of_many_partitions_is_asked_for_once(tmp_path):
+    async def scenario(broker):
+        broker.authorizer = ListedRights("WRITE topic t")
+        results = await broker.produce(*many((OTHER, batch())), acks=1).answer
+        assert [results[tp].error for tp in (ONE, TWO)] == [ErrorCode.NONE, ErrorCode.NONE]
+        assert results[OTHER].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert len(results) == MANY + 1
+        assert broker.authorizer.questions == ["WRITE topic t", "WRITE topic other"]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_batch_that_is_refused_is_not_looked_into(tmp_path):
+    async def scenario(broker):
+        broker.authorizer = ListedRights()
+        seen, is_needed = [], broker.preparation.is_needed
+        broker.preparation.is_needed = lambda records, after: (seen.append(records), is_needed(records, after))[1]
+        assert broker.produce((ONE, batch()), acks=1)[ONE].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert seen == [[]]
 
     with_broker(tmp_path, scenario)

@@ -1,6 +1,7 @@
 """AddPartitionsToTxn: the partitions that a transactional producer is about to write to. All of them, or none.
 
 From version 4 on it is the partitions' leaders that ask, for several transactions at once: to add, or only to verify.
+Who may write there is asked by a leader before. A client adds none of the coordinators' own partitions by this request.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from sparklog.broker.authorization import Rights, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.holdings import slices
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from sparklog.protocol.slices import Steps, each_of
-from sparklog.structs import TopicPartition
+from sparklog.security.access import Operation, Resource, ResourceType
+from sparklog.structs import INTERNAL_TOPICS, TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
 
 API = ApiKey.ADD_PARTITIONS_TO_TXN
@@ -35,23 +38,42 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 class _Partitions(NamedTuple):
-    """What a transaction names, and what of it does not exist."""
+    """What a transaction names, and what of it cannot be added."""
 
     asked: list[TopicPartition]
+    refused: Codes
+    """What the client may not write to."""
     unknown: list[TopicPartition]
+    """Of the others, what does not exist."""
 
 
 def handle(
     broker: BrokerContext, request: ApiRequest[AddPartitionsToTxnRequest]
-) -> Steps[Awaitable[AddPartitionsToTxnResponse]]:
+) -> Steps[AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]]:
     message = request.message
     if request.version < _FIRST_BATCHED_VERSION:
-        partitions = yield from _partitions_in(broker, message.v3_and_below_topics)
+        resource = Resource(ResourceType.TRANSACTIONAL_ID, message.v3_and_below_transactional_id)
+        refused = refusal(broker, request, Operation.WRITE, resource)
+        if refused is not ErrorCode.NONE:
+            return _refused(broker, message, refused)
+        rights = Rights(broker, request, Operation.WRITE)
+        partitions = yield from _partitions_in(broker, message.v3_and_below_topics, rights)
         return _of_client(broker, message, partitions, request.version)
+    refused = refusal(broker, request, Operation.CLUSTER_ACTION)
+    if refused is not ErrorCode.NONE:
+        return AddPartitionsToTxnResponse(error_code=int(refused), results_by_transaction=[])
     transactions = []
     for each in message.transactions:
         transactions.append((each, (yield from _partitions_in(broker, each.topics))))
     return _of_leader(broker, transactions, request.version)
+
+
+async def _refused(
+    broker: BrokerContext, message: AddPartitionsToTxnRequest, code: ErrorCode
+) -> AddPartitionsToTxnResponse:
+    topics = message.v3_and_below_topics
+    codes = {TopicPartition(topic.name, number): code for topic in topics for number in topic.partitions}
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _topics(broker, codes, _Topic))
 
 
 async def _of_client(
@@ -89,13 +111,18 @@ async def _of_transaction(broker: BrokerContext, asked: _Transaction, partitions
     )
 
 
-def _partitions_in(broker: BrokerContext, topics: Iterable[_AskedTopic]) -> Steps[_Partitions]:
-    found = _Partitions([], [])
+def _partitions_in(
+    broker: BrokerContext, topics: Iterable[_AskedTopic], rights: Rights | None = None
+) -> Steps[_Partitions]:
+    """Without ``rights`` it is not a client that asks."""
+    found = _Partitions([], {}, [])
 
     def take(name: str, number: int) -> None:
         tp = TopicPartition(name, number)
         found.asked.append(tp)
-        if not broker.metadata.knows(tp):
+        if rights is not None and (name in INTERNAL_TOPICS or not rights.allows(name)):
+            found.refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not broker.metadata.knows(tp):
             found.unknown.append(tp)
 
     for topic in topics:
@@ -123,9 +150,9 @@ async def _add(
     partitions: _Partitions,
     version: ClientVersion,
 ) -> Codes:
-    asked, unknown = partitions
-    if unknown and broker.metadata.has_been_told:
+    asked, refused, unknown = partitions
+    if refused or (unknown and broker.metadata.has_been_told):
         codes = dict.fromkeys(asked, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | refused
     code = await broker.transactions.add_partitions(transactional_id, producer, asked, version)
     return dict.fromkeys(asked, code)

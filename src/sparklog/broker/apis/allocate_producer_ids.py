@@ -6,11 +6,13 @@ themselves, from the same znode, conditional on its version: nobody gets a block
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.txn.producer_ids import BLOCK_SIZE
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from sparklog.security.access import Operation
 
 API = ApiKey.ALLOCATE_PRODUCER_IDS
 VERSIONS = range(0, 1)
@@ -19,6 +21,7 @@ VERSIONS = range(0, 1)
 async def handle(broker: BrokerContext, request: ApiRequest[AllocateProducerIdsRequest]) -> AllocateProducerIdsResponse:
     asking = request.message.broker_id
     try:
+        check(broker, request, Operation.CLUSTER_ACTION)
         broker.controller.check_broker(asking, request.message.broker_epoch)
         block = await broker.run_zk(broker.zk.take_producer_ids, asking, BLOCK_SIZE)
     except ApiError as error:

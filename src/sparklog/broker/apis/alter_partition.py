@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.isr_change import UNKNOWN_EPOCH, IsrChange
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -24,6 +26,9 @@ _Names = Mapping[UUID | None, str | None]
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[AlterPartitionRequest]) -> AlterPartitionResponse:
+    refused = refusal(broker, request, Operation.CLUSTER_ACTION)
+    if refused is not ErrorCode.NONE:
+        return _response(refused, [])
     message, context = request.message, broker.controller.context
     if context is None:
         return _response(ErrorCode.NOT_CONTROLLER, [])

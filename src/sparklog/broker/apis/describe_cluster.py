@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import authorized_on_cluster
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.permissions import ON_CLUSTER, authorized_operations
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
@@ -22,7 +22,9 @@ def handle(broker: BrokerContext, request: ApiRequest[DescribeClusterRequest]) -
         error_message=None if known else "only brokers can be described; there is no controller quorum",
         endpoint_type=_BROKERS,
         cluster_id=broker.cluster_id,
-        authorized_operations=authorized_operations(request.message.include_cluster_authorized_operations, ON_CLUSTER),
+        authorized_operations=authorized_on_cluster(
+            broker, request, asked=request.message.include_cluster_authorized_operations
+        ),
         controller_id=cache.controller_id,
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(

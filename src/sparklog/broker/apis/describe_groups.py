@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from functools import partial
 
+from sparklog.broker.authorization import authorized_operations, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.permissions import ON_GROUP, Allowed, authorized_operations
+from sparklog.broker.permissions import Allowed
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import Group, GroupState, Member
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from sparklog.protocol.slices import Steps, each_in_steps, each_of
+from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.DESCRIBE_GROUPS
 VERSIONS = range(0, 6)
@@ -24,29 +26,37 @@ _Member = _Described.DescribedGroupMember
 
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeGroupsRequest]) -> Steps[DescribeGroupsResponse]:
-    allowed = authorized_operations(request.message.include_authorized_operations, ON_GROUP)
-    groups = yield from each_in_steps(partial(_describe, broker, allowed), dict.fromkeys(request.message.groups))
+    groups = yield from each_in_steps(partial(_describe, broker, request), dict.fromkeys(request.message.groups))
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(broker: BrokerContext, allowed: Allowed, group_id: str) -> Steps[_Described]:
+def _describe(broker: BrokerContext, request: ApiRequest[DescribeGroupsRequest], group_id: str) -> Steps[_Described]:
+    resource = Resource(ResourceType.GROUP, group_id)
+    refused = refusal(broker, request, Operation.DESCRIBE, resource)
+    if refused is not ErrorCode.NONE:
+        return _without_members(group_id, refused)
     error, group = broker.groups.describe_group(group_id)
+    if error is not ErrorCode.NONE:
+        return _without_members(group_id, error)
+    is_asked = request.message.include_authorized_operations
+    allowed = authorized_operations(broker, request, resource, asked=is_asked)
     if group is None:
-        state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
-        if error is not ErrorCode.NONE:
-            allowed = None
-        return _Described(
-            error_code=int(error), group_id=group_id, group_state=state, members=[], authorized_operations=allowed
-        )
+        return _without_members(group_id, ErrorCode.NONE, GroupState.DEAD.value, allowed)
     stable = group.state is GroupState.STABLE
     return _Described(
-        error_code=int(error),
+        error_code=int(ErrorCode.NONE),
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=group.protocol or "" if stable else "",
         members=(yield from _members(group, with_data=stable)),
         authorized_operations=allowed,
+    )
+
+
+def _without_members(group_id: str, code: ErrorCode, state: str = "", allowed: Allowed = None) -> _Described:
+    return _Described(
+        error_code=int(code), group_id=group_id, group_state=state, members=[], authorized_operations=allowed
     )
 
 

@@ -17,6 +17,10 @@ A consumer of version 11 on may ask any replica (KIP-392). A leader with ``repli
 its rack to a follower there, and gives it nothing. Then followers hear at once of a high watermark that has risen
 since they were told last, or what they show would lag by a whole long poll.
 
+Where there is an authorizer it is asked for each topic that is read, and again when a request has waited: a right that
+is taken away meanwhile counts no more. A partition of a session that stands as it was told is not read, so that its
+consumer hears of a right that is gone when the partition moves.
+
 A request of many partitions is served in steps, ``SLICE`` of them a step. What is told of one partition is of one
 moment, of two of them it may be of two.
 """
@@ -26,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from uuid import UUID
 
+from sparklog.broker.authorization import Rights, is_open, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.fetch_sessions import Fetch, FetchAnswer, Rest
 from sparklog.clock import monotonic_ms
@@ -40,6 +45,7 @@ from sparklog.replica.at_end import AtEnd
 from sparklog.replica.manager import ENDLESS, Follower, ReplicaFetch
 from sparklog.replica.partition import PartitionRead
 from sparklog.replica.purgatory import DelayedOperation
+from sparklog.security.access import Operation
 from sparklog.structs import Chunk, TopicPartition
 
 API = ApiKey.FETCH
@@ -150,6 +156,11 @@ class _Reading:
         self._rest = rest = fetch.rest
         self._is_news = is_news
         self._follower = _follower_of(request.message)
+        self._rights: Rights | None = None
+        self._is_stranger = False
+        self._is_asking = not is_open(broker)
+        if self._is_asking:
+            self._ask(broker, request)
         self._of_leader = request.version < _FIRST_VERSION_OF_RACKS
         by_rack = broker.config.selects_by_rack
         self._rack = request.message.rack_id if by_rack and self._follower is None else ""
@@ -170,6 +181,23 @@ class _Reading:
         """What was asked of each partition that could be read, and how far it could be seen."""
         self.shown: dict[TopicPartition, int] = {}
         """The high watermarks that a follower knows by now, if it is to hear of others at once."""
+
+    def _ask(self, broker: BrokerContext, request: ApiRequest[FetchRequest]) -> None:
+        """A follower needs a right on the cluster and no other; a consumer's topics are asked for one by one."""
+        if self._follower is None:
+            self._rights = Rights(broker, request, Operation.READ)
+        else:
+            self._is_stranger = refusal(broker, request, Operation.CLUSTER_ACTION) is not ErrorCode.NONE
+
+    def _refusal(self, topic: str | None) -> ErrorCode:
+        """Of an id that has no name nothing is to be hidden; but a follower is told the same of all."""
+        if self._is_stranger:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if self._rights is not None and not self._rights.allows(topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.NONE
 
     @property
     def is_enough(self) -> bool:
@@ -192,9 +220,9 @@ class _Reading:
         broker, message = self._broker, self._message
         for asked in partitions:
             topic = asked.topic or (broker.metadata.name_of(asked.topic_id) if self._uses_ids else "")
-            if topic is None:
-                unknown = FetchedPartition("", asked.topic_id, asked.partition, ErrorCode.UNKNOWN_TOPIC_ID)
-                self._add(unknown)
+            refused = self._refusal(topic) if topic is None or self._is_asking else ErrorCode.NONE
+            if topic is None or refused is not ErrorCode.NONE:
+                self._add(FetchedPartition(topic or "", asked.topic_id, asked.partition, refused))
                 self._failed = True
                 continue
             tp = TopicPartition(topic, asked.partition)

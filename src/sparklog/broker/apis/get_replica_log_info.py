@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import GetReplicaLogInfoRequest, GetReplicaLogInfoResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.GET_REPLICA_LOG_INFO
@@ -21,13 +23,18 @@ _Topic = GetReplicaLogInfoResponse.TopicLogInfo
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[GetReplicaLogInfoRequest]) -> GetReplicaLogInfoResponse:
+    refused = refusal(broker, request, Operation.CLUSTER_ACTION)
+    if refused is not ErrorCode.NONE:
+        return _refused(refused)
     message, epoch = request.message, broker.fence.broker_epoch
     if message.broker_id != broker.config.broker_id or epoch is None:
-        return GetReplicaLogInfoResponse(
-            throttle_time_ms=0, error_code=ErrorCode.STALE_BROKER_EPOCH, broker_epoch=-1, topics=[]
-        )
+        return _refused(ErrorCode.STALE_BROKER_EPOCH)
     topics = await broker.turns.drive(_ends(broker, message), lambda: "a GetReplicaLogInfo")
     return GetReplicaLogInfoResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, broker_epoch=epoch, topics=topics)
+
+
+def _refused(code: ErrorCode) -> GetReplicaLogInfoResponse:
+    return GetReplicaLogInfoResponse(throttle_time_ms=0, error_code=code, broker_epoch=-1, topics=[])
 
 
 def _ends(broker: BrokerContext, message: GetReplicaLogInfoRequest) -> Steps[list[_Topic]]:

@@ -18,6 +18,7 @@ from functools import partial
 from uuid import UUID
 
 from sparklog.broker import holdings, strays
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
@@ -26,6 +27,7 @@ from sparklog.log.files import check_partition, is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -39,7 +41,7 @@ _Topic = LeaderAndIsrResponse.LeaderAndIsrTopicError
 
 async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
     message = request.message
-    code = await broker.fence.admit(message)
+    code = refusal(broker, request, Operation.CLUSTER_ACTION) or await broker.fence.admit(message)
     if code is not ErrorCode.NONE:
         return LeaderAndIsrResponse(error_code=code, topics=[])
     await strays.make_way(broker, message)

@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import Any, TypeVar
 
+from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
 from sparklog.log.search import LongWork, Step
@@ -18,6 +19,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from sparklog.protocol.slices import Steps, each_in_steps
 from sparklog.replica.partition import Partition
+from sparklog.security.access import Operation
 from sparklog.structs import IsolationLevel, TopicPartition
 
 API = ApiKey.LIST_OFFSETS
@@ -70,9 +72,9 @@ def _search(broker: BrokerContext, request: ApiRequest[ListOffsetsRequest]) -> _
         for asked in topic.partitions:
             times[TopicPartition(topic.name, asked.partition_index)] += 1
             yield None
-    topics = []
+    topics, rights = [], Rights(broker, request, Operation.DESCRIBE)
     for topic in request.message.topics:
-        answer = partial(_answer, broker, request, topic.name, times)
+        answer = partial(_answer, broker, request, rights, topic.name, times)
         topics.append(_Topic(name=topic.name, partitions=(yield from each_in_steps(answer, topic.partitions))))
         yield None
     return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
@@ -81,6 +83,7 @@ def _search(broker: BrokerContext, request: ApiRequest[ListOffsetsRequest]) -> _
 def _answer(
     broker: BrokerContext,
     request: ApiRequest[ListOffsetsRequest],
+    rights: Rights,
     topic: str,
     times: Counter[TopicPartition],
     asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
@@ -88,6 +91,7 @@ def _answer(
     tp = TopicPartition(topic, asked.partition_index)
     code, found = ErrorCode.NONE, (-1, -1, -1)
     try:
+        rights.check(topic)
         if times[tp] > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{tp} stands in the request twice")
         if asked.timestamp < 0 and request.version < _FIRST_VERSION.get(asked.timestamp, request.version + 1):

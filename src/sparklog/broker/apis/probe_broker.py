@@ -5,11 +5,13 @@ Only the address of a live broker is looked at, as this broker knows it, or whoe
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.net.vigil import Sight
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ProbeBrokerRequest, ProbeBrokerResponse
+from sparklog.security.access import Operation
 from sparklog.structs import Endpoint
 
 API = ApiKey.PROBE_BROKER
@@ -17,7 +19,9 @@ VERSIONS = range(0, 1)
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[ProbeBrokerRequest]) -> ProbeBrokerResponse:
-    message = request.message
+    message, refused = request.message, refusal(broker, request, Operation.CLUSTER_ACTION)
+    if refused is not ErrorCode.NONE:
+        return _answer(refused, Sight.UNKNOWN)
     known = broker.metadata.brokers.get(message.broker_id)
     if known is None or known.endpoint != Endpoint(message.host, message.port):
         return _answer(ErrorCode.BROKER_NOT_AVAILABLE, Sight.UNKNOWN)

@@ -8,6 +8,7 @@ partitions keeps its place in the same way, and is appended ``SLICE`` of them a 
 A batch that begins its transaction in a partition waits for the transaction's coordinator to count the partition in.
 What comes behind on the same connection sees what was acknowledged: a Produce is appended after it, and other requests
 begin only when there is an answer.
+What the caller may not write to is refused first, and goes no further than here.
 A partition that a request names twice is refused, for an answer has room for one result of each: nothing is stored of
 either batch. (Kafka 3.9 stores the last one and forgets the others without a word.)
 """
@@ -21,6 +22,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from sparklog.broker.authorization import Rights, is_open, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.preparation import Prepared
 from sparklog.broker.sent_records import FIRST_VERSION_WITH_ZSTD, fault_of
@@ -33,7 +35,9 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as wire
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
 from sparklog.protocol.slices import LARGE_ANSWER, SLICE, Steps, sliced
+from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
+from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import INTERNAL_TOPICS, Chunk, TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
 
@@ -98,20 +102,60 @@ def encode(results: Results | None, version: int) -> list[Chunk] | Steps[list[Ch
 
 
 def handle(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> Results | Ordered[Results | None] | None:
+    refused: Results = {}
+    if not is_open(broker):
+        request, refused = _authorized(broker, request)
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
-        return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
+        return refused | {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
+    results = refused | _refused_unseen(message.records)
     if broker.preparation.is_needed(message.records, request.after):
-        append = partial(_append_prepared, broker, request)
+        append = partial(_append_prepared, broker, request, results)
         answered = message.acks != 0
         return _ordered(broker.preparation.append_in_order(message.records, append, request.after, answered=answered))
     transactional_id = _to_ask(broker, request)
     if transactional_id:
-        appending = _append_in_turn(broker, request, transactional_id, _UNPREPARED)
+        appending = _append_in_turn(broker, request, results, transactional_id, _UNPREPARED)
         timed = broker.turns.timed(appending, lambda: f"a Produce of {transactional_id!r}")
         return _ordered(asyncio.ensure_future(timed))
-    answer = _answer(broker, request, _append_all(broker, request, None, _UNPREPARED))
+    answer = _answer(broker, request, _append_all(broker, request, results, None, _UNPREPARED))
     return _awaited(broker, answer) if isinstance(answer, Coroutine) else answer
+
+
+def _authorized(
+    broker: BrokerContext, request: ApiRequest[ProduceRequest]
+) -> tuple[ApiRequest[ProduceRequest], Results]:
+    """The request with what the caller may write only, and what is answered to the rest."""
+    message: ProduceRequest = request.message
+    code = _refusal_of_transaction(broker, request)
+    if code is not ErrorCode.NONE:
+        why = "records of a transaction need WRITE on its transactional id"
+        nothing = request._replace(message=message._replace(records=[]))
+        return nothing, {tp: ProduceResult(code, message=why) for tp, _ in message.records}
+    rights = Rights(broker, request, Operation.WRITE)
+    result = ProduceResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    refused: Results = {tp: result for tp, _ in message.records if not rights.allows(tp.topic)}
+    if refused:
+        allowed = [each for each in message.records if each[0] not in refused]
+        request = request._replace(message=message._replace(records=allowed))
+    return request, refused
+
+
+def _refusal_of_transaction(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> ErrorCode:
+    """Of a request without transactional records nothing is asked, whatever id it bears, as in Kafka."""
+    message: ProduceRequest = request.message
+    if not any(_is_transactional(records) for _, records in message.records):
+        return ErrorCode.NONE
+    if message.transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    resource = Resource(ResourceType.TRANSACTIONAL_ID, message.transactional_id)
+    return refusal(broker, request, Operation.WRITE, resource)
+
+
+def _is_transactional(records: memoryview | None) -> bool:
+    if records is None or len(records) < layout.HEADER_SIZE or records[layout.MAGIC] != layout.MAGIC_V2:
+        return False
+    return bool(records[layout.ATTRIBUTES + 1] & layout.TRANSACTIONAL_BIT)
 
 
 def _awaited(broker: BrokerContext, answer: Coroutine[Any, Any, Results]) -> Ordered[Results | None]:
@@ -140,11 +184,13 @@ def _to_ask(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> str |
     return None
 
 
-async def _append_prepared(broker: BrokerContext, request: ApiRequest[ProduceRequest], prepared: Prepared) -> Answer:
+async def _append_prepared(
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], results: Results, prepared: Prepared
+) -> Answer:
     transactional_id = _to_ask(broker, request)
     if transactional_id:
-        return await _append_in_turn(broker, request, transactional_id, prepared)
-    results = await _append_paced(broker, request, None, prepared)
+        return await _append_in_turn(broker, request, results, transactional_id, prepared)
+    await _append_paced(broker, request, results, None, prepared)
     return _begun(_answer(broker, request, results))
 
 
@@ -153,7 +199,11 @@ def _begun(answer: Results | Coroutine[Any, Any, Results] | None) -> Answer:
 
 
 async def _append_in_turn(
-    broker: BrokerContext, request: ApiRequest[ProduceRequest], transactional_id: str, prepared: Prepared
+    broker: BrokerContext,
+    request: ApiRequest[ProduceRequest],
+    results: Results,
+    transactional_id: str,
+    prepared: Prepared,
 ) -> Answer:
     """As ``handle``, where a transaction may have to be begun first: not before the requests that came earlier."""
     async with broker.txn_entry.turn(transactional_id):
@@ -165,7 +215,7 @@ async def _append_in_turn(
         permits: Permits = {}
         for producer, partitions in entering.items():
             permits |= await broker.txn_entry.ask(transactional_id, producer, partitions, _client_version(request))
-        results = await _append_paced(broker, request, permits, prepared)
+        await _append_paced(broker, request, results, permits, prepared)
     return _begun(_answer(broker, request, results))
 
 
@@ -186,28 +236,38 @@ def _producer_of(records: memoryview | None) -> Producer | None:
 
 
 def _append_all(
-    broker: BrokerContext, request: ApiRequest[ProduceRequest], permits: Permits | None, prepared: Prepared
+    broker: BrokerContext,
+    request: ApiRequest[ProduceRequest],
+    results: Results,
+    permits: Permits | None,
+    prepared: Prepared,
 ) -> Results:
-    results = _refused_unseen(request.message.records)
     _append_some(broker, request, permits, prepared, range(len(request.message.records)), results)
     return results
 
 
 async def _append_paced(
-    broker: BrokerContext, request: ApiRequest[ProduceRequest], permits: Permits | None, prepared: Prepared
+    broker: BrokerContext,
+    request: ApiRequest[ProduceRequest],
+    results: Results,
+    permits: Permits | None,
+    prepared: Prepared,
 ) -> Results:
     """``_append_all``; one of many partitions in steps."""
     if len(request.message.records) <= SLICE:
-        return _append_all(broker, request, permits, prepared)
+        return _append_all(broker, request, results, permits, prepared)
     return await broker.turns.drive(
-        _appending(broker, request, permits, prepared), lambda: f"a large Produce of {request.client_id!r}"
+        _appending(broker, request, results, permits, prepared), lambda: f"a large Produce of {request.client_id!r}"
     )
 
 
 def _appending(
-    broker: BrokerContext, request: ApiRequest[ProduceRequest], permits: Permits | None, prepared: Prepared
+    broker: BrokerContext,
+    request: ApiRequest[ProduceRequest],
+    results: Results,
+    permits: Permits | None,
+    prepared: Prepared,
 ) -> Steps[Results]:
-    results = _refused_unseen(request.message.records)
     for numbers in sliced(list(range(len(request.message.records)))):
         yield
         _append_some(broker, request, permits, prepared, numbers, results)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from functools import partial
 
 from sparklog.broker import holdings
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.directories.making import Departure
 from sparklog.log.files import check_partition
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import StopReplicaRequest, StopReplicaResponse
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.STOP_REPLICA
@@ -23,7 +25,7 @@ VERSIONS = range(3, 5)
 
 async def handle(broker: BrokerContext, request: ApiRequest[StopReplicaRequest]) -> StopReplicaResponse:
     message = request.message
-    code = await broker.fence.admit(message)
+    code = refusal(broker, request, Operation.CLUSTER_ACTION) or await broker.fence.admit(message)
     if code is not ErrorCode.NONE:
         return StopReplicaResponse(error_code=code, partition_errors=[])
     asked = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.metadata_cache import TopicUpdate, describe
 from sparklog.errors import ErrorCode
@@ -14,6 +15,7 @@ from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
 from sparklog.protocol.slices import Steps
+from sparklog.security.access import Operation
 
 API = ApiKey.UPDATE_METADATA
 VERSIONS = range(7, 9)
@@ -22,9 +24,11 @@ _MAX_PORT = 65535
 
 def handle(
     broker: BrokerContext, request: ApiRequest[UpdateMetadataRequest]
-) -> Steps[Awaitable[UpdateMetadataResponse]]:
+) -> Steps[UpdateMetadataResponse | Awaitable[UpdateMetadataResponse]]:
     """It is looked into in steps, and taken over in one turn of the loop."""
-    message = request.message
+    message, refused = request.message, refusal(broker, request, Operation.CLUSTER_ACTION)
+    if refused is not ErrorCode.NONE:
+        return UpdateMetadataResponse(error_code=refused)
     topics = (yield from describe(message.topic_states)) if _holds_together(message) else None
     return _take_over(broker, message, topics)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.holdings import slices
 from sparklog.broker.txn.markers import RAISING_VERSION, Codes
+from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from sparklog.security.access import CLUSTER, Operation
 from sparklog.structs import TopicPartition
 from sparklog.txn.markers import Marker
 from sparklog.txn.state import Producer
@@ -18,17 +21,28 @@ _Topic = _Result.WritableTxnMarkerTopicResult
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
-    results = [await _write(broker, each) async for each in broker.turns.paced(request.message.markers)]
+    refused = _refusal(broker, request)
+    results = [await _write(broker, each, refused) async for each in broker.turns.paced(request.message.markers)]
     return WriteTxnMarkersResponse(markers=results)
 
 
-async def _write(broker: BrokerContext, asked: WriteTxnMarkersRequest.WritableTxnMarker) -> _Result:
+def _refusal(broker: BrokerContext, request: ApiRequest[WriteTxnMarkersRequest]) -> ErrorCode:
+    """Brokers may, and an administrator, to end a transaction that hangs (KIP-664)."""
+    if broker.authorizer.allows_quietly(request.caller, Operation.ALTER, CLUSTER):
+        return ErrorCode.NONE
+    return refusal(broker, request, Operation.CLUSTER_ACTION)
+
+
+async def _write(broker: BrokerContext, asked: WriteTxnMarkersRequest.WritableTxnMarker, refused: ErrorCode) -> _Result:
     producer = Producer(asked.producer_id, asked.producer_epoch)
     raises_epoch = asked.transaction_version >= RAISING_VERSION
     marker = Marker(producer, asked.transaction_result, asked.coordinator_epoch, raises_epoch)
     partitions = (TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes)
     codes: Codes = {}
     async for some in broker.turns.paced(slices(partitions)):
+        if refused is not ErrorCode.NONE:
+            codes |= dict.fromkeys(some, refused)
+            continue
         codes |= await broker.txn_markers.take(marker, [tp for tp in dict.fromkeys(some) if tp not in codes])
     topics: dict[str, list[_Topic.WritableTxnMarkerPartitionResult]] = {}
     async for tp, code in broker.turns.paced(codes.items()):

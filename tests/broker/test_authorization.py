@@ -1,0 +1,205 @@
+"""Every API asks for its right before it does anything, and tells a stranger nothing."""
+
+import asyncio
+import inspect
+import random
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from broker.requests_of_strangers import BETWEEN_BROKERS, CASES, KNOWN_ID, body_of
+from broker.test_metadata_cache import tell, update
+
+from sparklog.broker.authorization import (
+    Rights,
+    authorized_on_cluster,
+    authorized_operations,
+    check,
+    creation_rights,
+    is_open,
+    refusal,
+)
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.fetch_sessions import FetchSessions
+from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.permissions import ON_CLUSTER, ON_TOPIC
+from sparklog.broker.protocol_page import promise_of
+from sparklog.broker.registry import HANDLERS
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.answer import Ordered
+from sparklog.net.turns import Turns
+from sparklog.protocol.messages import Encoded, decode_response
+from sparklog.security.access import AllowEverything, Operation, Resource, ResourceType
+from sparklog.security.caller import Caller
+from sparklog.testing.authorizer import ListedRights
+from sparklog.testing.clock import ManualClock
+from sparklog.testing.steps import finish
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+T = Resource(ResourceType.TOPIC, "t")
+
+
+class Broker:
+    """Of which a handler may touch the authorizer, and what it is given; nothing else before it has asked."""
+
+    def __init__(self, authorizer, **parts):
+        self.authorizer = authorizer
+        vars(self).update(parts)
+
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} was touched for a stranger")
+
+
+def parts_of_broker():
+    metadata = MetadataCache()
+    tell(metadata, update(topics=[("t", KNOWN_ID, {0: 1, 1: 2})]))
+    clock = ManualClock()
+    return {
+        "metadata": metadata,
+        "cluster_id": "id",
+        "clock": clock,
+        "turns": Turns(asyncio.get_running_loop(), clock),
+        "config": SimpleNamespace(auto_create_topics_enable=True, selects_by_rack=False, fetch_max_bytes=1 << 20),
+        "fetch_sessions": FetchSessions(10, 1000, random.Random(1).randrange),
+        "replicas": SimpleNamespace(flushing=False),
+        "preparation": SimpleNamespace(is_needed=lambda records, after: False),
+        "txn_entry": SimpleNamespace(must_ask=lambda transactional_id, version: False),
+    }
+
+
+async def answered(handler, broker, version, message):
+    given: Any = handler.handle(broker, ApiRequest(handler.api, version, "c", Caller("h"), message))
+    given = finish(given) if inspect.isgenerator(given) else given
+    given = given.answer if isinstance(given, Ordered) else given
+    given = await given if inspect.isawaitable(given) else given
+    if isinstance(given, Encoded):
+        return decode_response(handler.api, version, memoryview(given.body))
+    chunks: Any = handler.encode(given, version)
+    chunks = finish(chunks) if inspect.isgenerator(chunks) else chunks
+    return decode_response(handler.api, version, memoryview(b"".join(bytes(each) for each in chunks)))
+
+
+def codes_in(told):
+    if isinstance(told, dict):
+        own = {ErrorCode(value) for name, value in told.items() if name.endswith("error_code")}
+        return own.union(*(codes_in(each) for each in told.values()))
+    return set().union(*(codes_in(each) for each in told)) if isinstance(told, list) else set()
+
+
+def ask(case):
+    """The questions, and the answer as a client reads it."""
+
+    async def scenario():
+        handler, authorizer = HANDLERS[case.api], ListedRights(*case.allowed)
+        known = parts_of_broker()
+        broker = Broker(authorizer, **{name: known[name] for name in case.parts})
+        message = handler.decode(body_of(case.api, case.version, case.fields), case.version)
+        answer = await answered(handler, broker, case.version, message)
+        return authorizer.questions, answer.to_dict()
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_stranger_is_refused_before_anything_is_touched(case):
+    questions, answer = ask(case)
+    assert questions == case.asks
+    assert codes_in(answer) - {ErrorCode.NONE} == case.codes
+
+
+@pytest.mark.parametrize("case", BETWEEN_BROKERS, ids=lambda case: case.name)
+def test_brokers_alone_ask_brokers(case):
+    _, answer = ask(case)
+    assert codes_in(answer) - {ErrorCode.NONE} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+
+
+def rows():
+    """The table of the page: what is said of each request."""
+    section = PAGE.read_text().split("## What each request needs")[1].split("\n## ")[0]
+    lines = re.findall(r"^\| (\w+) \| (.*) \|$", section, re.MULTILINE)
+    return {name: text for name, text in lines if name != "request"}
+
+
+def name_of(api):
+    return promise_of(HANDLERS[api]).partition(":")[0]
+
+
+def test_every_api_has_a_row():
+    assert rows().keys() == {name_of(api) for api in HANDLERS}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_page_says_what_is_asked(case):
+    row = rows()[name_of(case.api)]
+    for question in case.asks:
+        operation, kind, *_ = question.strip("()").replace("transactional id", "transactional_id").split(" ")
+        assert re.search(rf"`{operation}` (on any )?{kind.replace('_', ' ')}", row), f"{question} is not in: {row}"
+    for code in case.codes:
+        assert code.name.removesuffix("AUTHORIZATION_FAILED") in row or code.name.startswith(("UNKNOWN", "INVALID"))
+
+
+def request():
+    return ApiRequest(0, 0, "c", Caller("h"), None)
+
+
+def broker_with(*allowed):
+    return SimpleNamespace(authorizer=ListedRights(*allowed))
+
+
+def test_who_may_everything_is_asked_nothing():
+    assert is_open(SimpleNamespace(authorizer=AllowEverything()))
+    assert not is_open(broker_with())
+
+
+def test_a_refusal_names_the_kind_and_says_what_is_needed():
+    broker = broker_with("READ topic t")
+    assert refusal(broker, request(), Operation.READ, T) is ErrorCode.NONE
+    check(broker, request(), Operation.READ, T)
+    assert refusal(broker, request(), Operation.ALTER) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    group = Resource(ResourceType.GROUP, "g")
+    with pytest.raises(ApiError, match="User:ANONYMOUS needs READ on group 'g'") as refused:
+        check(broker, request(), Operation.READ, group)
+    assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_thing_is_asked_for_once():
+    broker = broker_with("READ topic t")
+    rights = Rights(broker, request(), Operation.READ)
+    assert [rights.allows(name) for name in ("t", "u", "t", "u")] == [True, False, True, False]
+    with pytest.raises(ApiError, match="needs READ on topic 'u'"):
+        rights.check("u")
+    assert broker.authorizer.questions == ["READ topic t", "READ topic u"]
+
+
+def test_what_is_left_out_is_asked_for_quietly():
+    broker = broker_with()
+    assert not Rights(broker, request(), Operation.DESCRIBE, ResourceType.GROUP, quietly=True).allows("g")
+    assert broker.authorizer.questions == ["(DESCRIBE group g)"]
+
+
+def test_a_right_to_create_on_the_cluster_is_one_for_all_topics():
+    broker = broker_with("CREATE cluster kafka-cluster")
+    assert creation_rights(broker, request())("t")
+    assert broker.authorizer.questions == ["(CREATE cluster kafka-cluster)"]
+    some = broker_with("CREATE topic t")
+    may_create = creation_rights(some, request())
+    assert (may_create("t"), may_create("u")) == (True, False)
+
+
+def test_the_operations_that_are_told_are_those_that_the_caller_has():
+    everything, some = SimpleNamespace(authorizer=AllowEverything()), broker_with("READ topic t", "DESCRIBE topic t")
+    assert authorized_operations(everything, request(), T) == ON_TOPIC
+    assert authorized_operations(some, request(), T) == {Operation.READ, Operation.DESCRIBE}
+    assert authorized_operations(some, request(), T, asked=False) is None
+    assert all(each.startswith("(") for each in some.authorizer.questions)
+
+
+def test_the_operations_on_the_cluster_are_told_to_those_that_may_describe_it():
+    everything, stranger = SimpleNamespace(authorizer=AllowEverything()), broker_with("ALTER cluster kafka-cluster")
+    assert authorized_on_cluster(everything, request(), asked=True) == ON_CLUSTER
+    assert authorized_on_cluster(stranger, request(), asked=True) == frozenset()
+    assert authorized_on_cluster(stranger, request(), asked=False) is None
+    some = broker_with("ALTER cluster kafka-cluster", "DESCRIBE cluster kafka-cluster")
+    assert authorized_on_cluster(some, request(), asked=True) == {Operation.ALTER, Operation.DESCRIBE}
