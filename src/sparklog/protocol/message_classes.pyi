@@ -3445,7 +3445,7 @@ class ConsumerGroupDescribeResponse(Response):
         assignment_epoch: int
         assignor_name: str
         members: list[Member]
-        authorized_operations: int
+        authorized_operations: set[int] | None
         def __init__(
             self,
             *,
@@ -3457,7 +3457,7 @@ class ConsumerGroupDescribeResponse(Response):
             assignment_epoch: int = ...,
             assignor_name: str = ...,
             members: Sequence[Member] = ...,
-            authorized_operations: int = ...,
+            authorized_operations: Iterable[int] | None = ...,
             version: int | None = ...,
         ) -> None: ...
 

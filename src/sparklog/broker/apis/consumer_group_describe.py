@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from functools import partial
 
+from sparklog.broker.authorization import Rights, authorized_operations, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.permissions import Allowed
 from sparklog.errors import ErrorCode
 from sparklog.group.consumer.assignment import NONE, Partitions, by_topic
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ConsumerMember
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from sparklog.protocol.slices import Steps, each_in_steps
+from sparklog.protocol.slices import Steps, each_in_steps, each_of
+from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.CONSUMER_GROUP_DESCRIBE
 VERSIONS = range(0, 2)
@@ -28,19 +31,43 @@ _Assignment = _Member.Assignment
 def handle(
     broker: BrokerContext, request: ApiRequest[ConsumerGroupDescribeRequest]
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    groups = yield from each_in_steps(partial(_describe, broker), dict.fromkeys(request.message.group_ids))
+    topics = Rights(broker, request, Operation.DESCRIBE)
+    named = dict.fromkeys(request.message.group_ids)
+    groups = yield from each_in_steps(partial(_describe_to, broker, request, topics), named)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _describe(broker: BrokerContext, group_id: str) -> Steps[_Described]:
+def _describe_to(
+    broker: BrokerContext, request: ApiRequest[ConsumerGroupDescribeRequest], topics: Rights, group_id: str
+) -> Steps[_Described]:
+    resource = Resource(ResourceType.GROUP, group_id)
+    refused = refusal(broker, request, Operation.DESCRIBE, resource)
+    if refused is not ErrorCode.NONE:
+        return _without_members(group_id, refused, None)
+    is_asked = request.message.include_authorized_operations
+    allowed = authorized_operations(broker, request, resource, asked=is_asked)
+    described = yield from _describe(broker, group_id, allowed)
+    if described.error_code != ErrorCode.NONE:
+        return described
+    names = yield from each_of(_topics_of, described.members)
+    if not all(topics.allows(each) for each in set().union(*names)):
+        why = "its members read topics that may not be described"
+        return _without_members(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, why)
+    return described
+
+
+def _topics_of(member: _Member) -> set[str]:
+    assignments = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+    return {each.topic_name for each in assignments}
+
+
+def _describe(broker: BrokerContext, group_id: str, allowed: Allowed) -> Steps[_Described]:
     """The group as it is now, a member a step."""
     error, group = broker.groups.describe_consumer_group(group_id)
     if group is None:
         code = error if error is not ErrorCode.NONE else ErrorCode.GROUP_ID_NOT_FOUND
         reason = None if error is not ErrorCode.NONE else f"there is no group {group_id} of the consumer protocol"
-        return _Described(
-            error_code=int(code), error_message=reason, group_id=group_id, group_state="", assignor_name="", members=[]
-        )
+        return _without_members(group_id, code, reason)
     members = [*group.members.values()]
     described = _Described(
         error_code=0,
@@ -50,9 +77,16 @@ def _describe(broker: BrokerContext, group_id: str) -> Steps[_Described]:
         assignment_epoch=group.assignment_epoch,
         assignor_name=broker.groups.members.assignor_of(group),
         members=[],
+        authorized_operations=allowed,
     )
     described.members = yield from each_in_steps(partial(_member, broker, group), members)
     return described
+
+
+def _without_members(group_id: str, code: ErrorCode, why: str | None) -> _Described:
+    return _Described(
+        error_code=int(code), error_message=why, group_id=group_id, group_state="", assignor_name="", members=[]
+    )
 
 
 def _member(broker: BrokerContext, group: ConsumerGroup, member: ConsumerMember) -> Steps[_Member]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from sparklog.broker.authorization import Rights, check
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.consumer.assignment import Partitions, TopicIdPartition, by_topic
 from sparklog.group.consumer.requests import ConsumerHeartbeat
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from sparklog.protocol.slices import Steps
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.CONSUMER_GROUP_HEARTBEAT
 VERSIONS = range(0, 2)
@@ -22,7 +24,13 @@ _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 def handle(
     broker: BrokerContext, request: ApiRequest[ConsumerGroupHeartbeatRequest]
-) -> Steps[Awaitable[ConsumerGroupHeartbeatResponse]]:
+) -> Steps[ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]]:
+    message, rights = request.message, Rights(broker, request, Operation.DESCRIBE)
+    try:
+        check(broker, request, Operation.READ, Resource(ResourceType.GROUP, message.group_id))
+        yield from each_of(rights.check, message.subscribed_topic_names or ())
+    except ApiError as refused:
+        return _refused(refused.code, refused.reason)
     owned = yield from _owned(request.message.topic_partitions)
     return _answer(broker, _heartbeat(request, owned))
 
@@ -30,9 +38,7 @@ def handle(
 async def _answer(broker: BrokerContext, heartbeat: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
     answer = await broker.groups.members.consumer_heartbeat(heartbeat)
     if answer.error is not ErrorCode.NONE:
-        return ConsumerGroupHeartbeatResponse(
-            error_code=int(answer.error), error_message=answer.message, member_epoch=0, heartbeat_interval_ms=0
-        )
+        return _refused(answer.error, answer.message)
     assignment = None
     if answer.assigned is not None:
         assignment = await broker.turns.drive(_assignment(answer.assigned), lambda: f"group {heartbeat.group_id}")
@@ -42,6 +48,12 @@ async def _answer(broker: BrokerContext, heartbeat: ConsumerHeartbeat) -> Consum
         member_epoch=answer.epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         assignment=assignment,
+    )
+
+
+def _refused(code: ErrorCode, why: str | None) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=int(code), error_message=why, member_epoch=0, heartbeat_interval_ms=0
     )
 
 

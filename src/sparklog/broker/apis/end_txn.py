@@ -5,10 +5,12 @@ From version 5 on every end raises the producer's epoch, and the answer says who
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import EndTxnRequest, EndTxnResponse
+from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.txn.machine import EndRequest
 from sparklog.txn.state import ClientVersion, Producer
 
@@ -20,6 +22,10 @@ _FIRST_VERSION_TO_RAISE_EPOCHS = 5
 
 async def handle(broker: BrokerContext, request: ApiRequest[EndTxnRequest]) -> EndTxnResponse:
     message = request.message
+    resource = Resource(ResourceType.TRANSACTIONAL_ID, message.transactional_id)
+    refused = refusal(broker, request, Operation.WRITE, resource)
+    if refused is not ErrorCode.NONE:
+        return EndTxnResponse(error_code=int(refused))
     producer = Producer(message.producer_id, message.producer_epoch)
     raises = request.version >= _FIRST_VERSION_TO_RAISE_EPOCHS
     version = ClientVersion.EPOCH_A_TRANSACTION if raises else ClientVersion.CLASSIC

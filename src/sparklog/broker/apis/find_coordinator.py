@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from sparklog.broker.authorization import REFUSALS, Rights
 from sparklog.broker.context import ApiRequest, BrokerContext, KeyType
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from sparklog.security.access import Operation, ResourceType
 
 API = ApiKey.FIND_COORDINATOR
 VERSIONS = range(0, 7)
@@ -27,17 +29,41 @@ class _Found(TypedDict):
 
 async def handle(broker: BrokerContext, request: ApiRequest[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     message = request.message
-    error, kind = ErrorCode.NONE, _kind(message.key_type)
-    if kind is None:
-        error = ErrorCode.INVALID_REQUEST
-    elif not await broker.has_coordinators(kind):  # once for all keys: the client waits for it
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    finder = _Finder(broker, request)
+    if request.version < _FIRST_BATCHED_VERSION:
+        return FindCoordinatorResponse(**await finder.find(message.key))
+    coordinators = [
+        FindCoordinatorResponse.Coordinator(key=key, **await finder.find(key))
+        async for key in broker.turns.paced(message.coordinator_keys)
+    ]
+    return FindCoordinatorResponse(coordinators=coordinators)
 
-    def found(key: str) -> _Found:
-        leader = None if error is not ErrorCode.NONE or kind is None else broker.coordinator_of(kind, key)
-        endpoint = None if leader is None else leader.endpoint_on(request.caller.listener)
+
+class _Finder:
+    """Finds the coordinators of the keys of one request, which are all of one kind."""
+
+    def __init__(self, broker: BrokerContext, request: ApiRequest[FindCoordinatorRequest]) -> None:
+        self._broker = broker
+        self._request = request
+        self._kind = _kind(request.message.key_type)
+        is_group = self._kind is KeyType.GROUP
+        self._resource = ResourceType.GROUP if is_group else ResourceType.TRANSACTIONAL_ID
+        self._rights = Rights(broker, request, Operation.DESCRIBE, self._resource)
+        self._are_there: bool | None = None
+
+    async def find(self, key: str) -> _Found:
+        """Whether there are coordinators at all is asked once for all keys, for the client waits for it."""
+        kind = self._kind
+        if kind is None:
+            return _refusal(ErrorCode.INVALID_REQUEST)
+        if not self._rights.allows(key):
+            return _refusal(REFUSALS[self._resource])
+        if self._are_there is None:
+            self._are_there = await self._broker.has_coordinators(kind)
+        leader = self._broker.coordinator_of(kind, key) if self._are_there else None
+        endpoint = None if leader is None else leader.endpoint_on(self._request.caller.listener)
         if leader is None or endpoint is None:
-            return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.NONE else error)
+            return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return {
             "error_code": 0,
             "error_message": None,
@@ -45,14 +71,6 @@ async def handle(broker: BrokerContext, request: ApiRequest[FindCoordinatorReque
             "host": endpoint.host,
             "port": endpoint.port,
         }
-
-    if request.version < _FIRST_BATCHED_VERSION:
-        return FindCoordinatorResponse(**found(message.key))
-    coordinators = [
-        FindCoordinatorResponse.Coordinator(key=key, **found(key))
-        async for key in broker.turns.paced(message.coordinator_keys)
-    ]
-    return FindCoordinatorResponse(coordinators=coordinators)
 
 
 def _kind(key_type: int) -> KeyType | None:

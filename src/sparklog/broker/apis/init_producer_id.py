@@ -5,10 +5,12 @@ From version 6 on its transactions may wait for a decision made elsewhere, and i
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from sparklog.security.access import CLUSTER, Operation, Resource, ResourceType
 from sparklog.txn.machine import InitRequest
 from sparklog.txn.runtime import InitAnswer
 from sparklog.txn.state import NO_EPOCH, NO_ID, Producer
@@ -20,7 +22,8 @@ _FIRST_VERSION_TO_KNOW_FENCED = 4
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[InitProducerIdRequest]) -> InitProducerIdResponse:
-    answer = await _init(broker, request.message)
+    refused = _refusal(broker, request)
+    answer = await _init(broker, request.message) if refused is ErrorCode.NONE else InitAnswer(refused)
     error = answer.error
     if error is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_VERSION_TO_KNOW_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -32,6 +35,18 @@ async def handle(broker: BrokerContext, request: ApiRequest[InitProducerIdReques
         ongoing_txn_producer_id=answer.ongoing.producer_id,
         ongoing_txn_producer_epoch=answer.ongoing.epoch,
     )
+
+
+def _refusal(broker: BrokerContext, request: ApiRequest[InitProducerIdRequest]) -> ErrorCode:
+    """Without a transactional id whoever may write to any topic may be idempotent there (KIP-679)."""
+    transactional_id = request.message.transactional_id
+    if transactional_id is not None:
+        return refusal(broker, request, Operation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, transactional_id))
+    authorizer, caller = broker.authorizer, request.caller
+    allowed = authorizer.allows_quietly(caller, Operation.IDEMPOTENT_WRITE, CLUSTER) or authorizer.allows_somewhere(
+        caller, Operation.WRITE, ResourceType.TOPIC
+    )
+    return ErrorCode.NONE if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def _init(broker: BrokerContext, message: InitProducerIdRequest) -> InitAnswer:

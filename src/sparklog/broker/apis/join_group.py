@@ -6,12 +6,14 @@ A member that names more than ``MOST_PROTOCOLS`` protocols is refused: each reba
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import Protocol
 from sparklog.group.classic.requests import JoinAnswer, JoinRequest
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import JoinGroupRequest, JoinGroupResponse
+from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.JOIN_GROUP
 VERSIONS = range(0, 10)
@@ -24,7 +26,10 @@ _FIRST_VERSION_OF_SKIPPED_ASSIGNMENT = 9
 
 async def handle(broker: BrokerContext, request: ApiRequest[JoinGroupRequest]) -> JoinGroupResponse:
     message = request.message
-    if len(message.protocols) > MOST_PROTOCOLS:
+    refused = refusal(broker, request, Operation.READ, Resource(ResourceType.GROUP, message.group_id))
+    if refused is not ErrorCode.NONE:
+        answer = JoinAnswer(refused, "")
+    elif len(message.protocols) > MOST_PROTOCOLS:
         answer = JoinAnswer(ErrorCode.INVALID_REQUEST, message.member_id)
     else:
         answer = await broker.groups.members.join(message.group_id, _join_request(request))

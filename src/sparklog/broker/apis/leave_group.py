@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.requests import MemberIdentity
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.LEAVE_GROUP
 VERSIONS = range(0, 6)
@@ -17,8 +19,13 @@ VERSIONS = range(0, 6)
 _FIRST_BATCHED_VERSION = 3
 
 
-def handle(broker: BrokerContext, request: ApiRequest[LeaveGroupRequest]) -> Steps[Awaitable[LeaveGroupResponse]]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[LeaveGroupRequest]
+) -> Steps[LeaveGroupResponse | Awaitable[LeaveGroupResponse]]:
     message = request.message
+    refused = refusal(broker, request, Operation.READ, Resource(ResourceType.GROUP, message.group_id))
+    if refused is not ErrorCode.NONE:
+        return LeaveGroupResponse(error_code=int(refused), members=[])
     if request.version < _FIRST_BATCHED_VERSION:
         yield from ()
         return _leave(broker, message)

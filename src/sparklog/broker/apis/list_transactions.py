@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 
+from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError
 from sparklog.group.consumer.topics import matching
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
+from sparklog.security.access import Operation, ResourceType
 from sparklog.txn.state import Transaction, TransactionState
 
 API = ApiKey.LIST_TRANSACTIONS
@@ -30,12 +32,13 @@ async def handle(broker: BrokerContext, request: ApiRequest[ListTransactionsRequ
             found = [each for each in found if each.transactional_id in matched]
     except ApiError as refused:
         error, found = refused.code, []
-    listed = []
+    listed, rights = [], Rights(broker, request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, quietly=True)
     async for each in broker.turns.paced(found):
         if (
             (not states or each.state.label in states)
             and (not producers or each.producer_id in producers)
             and (longer_than_ms < 0 or now_ms - each.start_ms > longer_than_ms)
+            and rights.allows(each.transactional_id)
         ):
             listed.append(_listed(each))
     return ListTransactionsResponse(

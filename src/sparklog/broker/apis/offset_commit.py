@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 
+from sparklog.broker.authorization import Rights, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset
@@ -12,6 +13,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import OffsetCommitRequest, OffsetCommitResponse, TxnOffsetCommitRequest
 from sparklog.protocol.slices import Steps
 from sparklog.record.layout import MAX_INT64
+from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import TopicPartition
 
 API = ApiKey.OFFSET_COMMIT
@@ -23,47 +25,66 @@ _FIRST_VERSION_OF_MEMBER_EPOCH = 9
 
 def handle(broker: BrokerContext, request: ApiRequest[OffsetCommitRequest]) -> Steps[Awaitable[OffsetCommitResponse]]:
     message = request.message
+    refused = refusal(broker, request, Operation.READ, Resource(ResourceType.GROUP, message.group_id))
+    if refused is not ErrorCode.NONE:
+        return _told(broker, message, lambda _: refused)
+    rights = Rights(broker, request, Operation.READ)
     identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch)
     knows_epochs = request.version >= _FIRST_VERSION_OF_MEMBER_EPOCH
-    commit = yield from known_offsets(broker, message.topics, identity, message.retention_time_ms)
-    return _commit(broker, message, commit._replace(knows_epochs=knows_epochs))
+    commit = yield from known_offsets(broker, rights, message.topics, identity, message.retention_time_ms)
+    return _commit(broker, message, rights, commit._replace(knows_epochs=knows_epochs))
 
 
-async def _commit(broker: BrokerContext, message: OffsetCommitRequest, commit: CommitRequest) -> OffsetCommitResponse:
+async def _commit(
+    broker: BrokerContext, message: OffsetCommitRequest, rights: Rights, commit: CommitRequest
+) -> OffsetCommitResponse:
     errors: dict[TopicPartition, ErrorCode] = {}
     if commit.offsets:
         errors = await broker.groups.commit_offsets(message.group_id, commit)
-    unknown = error_of_unknown(broker)
+    return await _told(broker, message, codes_by_partition(broker, rights, errors))
+
+
+async def _told(
+    broker: BrokerContext, message: OffsetCommitRequest, code_of: Callable[[TopicPartition], ErrorCode]
+) -> OffsetCommitResponse:
     response_topic = OffsetCommitResponse.OffsetCommitResponseTopic
     topics = []
     for topic in message.topics:
         partitions = []
         async for each in broker.turns.paced(topic.partitions):
             tp = TopicPartition(topic.name, each.partition_index)
-            error = errors.get(tp, unknown)
             partitions.append(
-                response_topic.OffsetCommitResponsePartition(partition_index=tp.partition, error_code=int(error))
+                response_topic.OffsetCommitResponsePartition(partition_index=tp.partition, error_code=int(code_of(tp)))
             )
         topics.append(response_topic(name=topic.name, partitions=partitions))
     return OffsetCommitResponse(topics=topics)
 
 
-def error_of_unknown(broker: BrokerContext) -> ErrorCode:
-    """What is said of a partition that this broker has not heard of."""
+def codes_by_partition(
+    broker: BrokerContext, rights: Rights, codes: Mapping[TopicPartition, ErrorCode]
+) -> Callable[[TopicPartition], ErrorCode]:
+    """What is said of a partition: ``codes`` are those of what was committed, or could not be."""
     told = broker.metadata.has_been_told
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if told else ErrorCode.NOT_COORDINATOR
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if told else ErrorCode.NOT_COORDINATOR
+
+    def code_of(tp: TopicPartition) -> ErrorCode:
+        return codes.get(tp, unknown) if rights.allows(tp.topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    return code_of
 
 
 def known_offsets(
-    broker: BrokerContext, topics: _Topics, identity: MemberIdentity, retention_ms: int = -1
+    broker: BrokerContext, rights: Rights, topics: _Topics, identity: MemberIdentity, retention_ms: int = -1
 ) -> Steps[CommitRequest]:
-    """The commit of the offsets of partitions that exist, as OffsetCommit and TxnOffsetCommit name them."""
+    """The commit of the offsets of partitions that exist and that the caller may read, as OffsetCommit and
+    TxnOffsetCommit name them.
+    """
     era = broker.groups.era
     now_ms = broker.clock.now_ms()
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, MAX_INT64)
     offsets = {}
     for topic in topics:
-        known = broker.metadata.topic(topic.name)
+        known = broker.metadata.topic(topic.name) if rights.allows(topic.name) else None
         for each in topic.partitions if known else ():
             if known and each.partition_index in known.partitions:
                 offsets[TopicPartition(topic.name, each.partition_index)] = CommittedOffset(

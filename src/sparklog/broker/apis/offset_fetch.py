@@ -7,14 +7,16 @@ answer otherwise. (Kafka tells it as often as it is named; clients look for grou
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from sparklog.broker.authorization import Rights, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import TopicPartition
 
 API = ApiKey.OFFSET_FETCH
@@ -35,26 +37,63 @@ _P = TypeVar("_P")
 
 
 def handle(broker: BrokerContext, request: ApiRequest[OffsetFetchRequest]) -> Steps[OffsetFetchResponse]:
-    message = request.message
+    message, fetching = request.message, _Fetching(broker, request)
     if request.version >= _FIRST_BATCHED_VERSION:
         groups = []
         for each in (yield from _named_once(message.groups)):
             member_id, epoch = each.member_id, each.member_epoch
             if request.version < _FIRST_VERSION_OF_MEMBER_EPOCH:
                 member_id, epoch = None, -1
-            error, offsets = broker.groups.fetch_offsets(each.group_id, _partitions(each.topics), member_id, epoch)
-            errors = _unstable(broker, each.group_id, offsets, message)
-            told = yield from _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, errors)
-            groups.append(_Group(group_id=each.group_id, topics=told, error_code=int(error)))
+            found = fetching.of(each.group_id, _partitions(each.topics), member_id, epoch)
+            told = yield from _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, found)
+            groups.append(_Group(group_id=each.group_id, topics=told, error_code=int(found.error)))
             yield
         return OffsetFetchResponse(groups=groups)
     partitions = _partitions(message.topics)
-    error, offsets = broker.groups.fetch_offsets(message.group_id, partitions)
-    if error is not ErrorCode.NONE and request.version < _FIRST_VERSION_OF_TOP_LEVEL_ERROR:
-        offsets = dict.fromkeys(partitions or ())
-    errors = dict.fromkeys(offsets, error) if error else _unstable(broker, message.group_id, offsets, message)
-    topics = yield from _topics(_Topic, _Topic.OffsetFetchResponsePartition, offsets, errors)
-    return OffsetFetchResponse(error_code=int(error), topics=topics)
+    found = fetching.of(message.group_id, partitions)
+    if found.error is not ErrorCode.NONE:
+        named = partitions or () if request.version < _FIRST_VERSION_OF_TOP_LEVEL_ERROR else found.offsets
+        found = _Found(found.error, dict.fromkeys(named), dict.fromkeys(named, found.error))
+    topics = yield from _topics(_Topic, _Topic.OffsetFetchResponsePartition, found)
+    return OffsetFetchResponse(error_code=int(found.error), topics=topics)
+
+
+class _Found(NamedTuple):
+    """What is told of one group."""
+
+    error: ErrorCode
+    offsets: dict[TopicPartition, CommittedOffset | None]
+    errors: dict[TopicPartition, ErrorCode]
+    """Of some of these partitions."""
+
+
+class _Fetching:
+    """Fetches what one request asks for, as far as the caller may hear of it."""
+
+    def __init__(self, broker: BrokerContext, request: ApiRequest[OffsetFetchRequest]) -> None:
+        self._broker = broker
+        self._request = request
+        self._named = Rights(broker, request, Operation.DESCRIBE)
+        self._listed = Rights(broker, request, Operation.DESCRIBE, quietly=True)
+
+    def of(
+        self, group_id: str, partitions: list[TopicPartition] | None, member_id: str | None = None, epoch: int = -1
+    ) -> _Found:
+        """The offsets of these partitions, or of all."""
+        broker = self._broker
+        refused = refusal(broker, self._request, Operation.DESCRIBE, Resource(ResourceType.GROUP, group_id))
+        if refused is not ErrorCode.NONE:
+            return _Found(refused, {}, {})
+        allowed = None if partitions is None else [tp for tp in partitions if self._named.allows(tp.topic)]
+        error, offsets = broker.groups.fetch_offsets(group_id, allowed, member_id, epoch)
+        if partitions is None:
+            offsets = {tp: found for tp, found in offsets.items() if self._listed.allows(tp.topic)}
+        errors = _unstable(broker, group_id, offsets, self._request.message)
+        if partitions is None or error is not ErrorCode.NONE:
+            return _Found(error, offsets, errors)
+        hidden = [tp for tp in partitions if not self._named.allows(tp.topic)]
+        errors |= dict.fromkeys(hidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return _Found(error, offsets | dict.fromkeys(hidden), errors)
 
 
 def _named_once(groups: list[_AskedGroup]) -> Steps[list[_AskedGroup]]:
@@ -91,12 +130,11 @@ def _partitions(topics: _AskedTopics | None) -> list[TopicPartition] | None:
 def _topics(
     topic_type: Callable[..., _T],
     partition_type: Callable[..., _P],
-    offsets: dict[TopicPartition, CommittedOffset | None],
-    errors: dict[TopicPartition, ErrorCode],
+    told: _Found,
 ) -> Steps[list[_T]]:
     by_topic: dict[str, list[_P]] = {}
-    for tp, found in offsets.items():
-        error = errors.get(tp, ErrorCode.NONE)
+    for tp, found in told.offsets.items():
+        error = told.errors.get(tp, ErrorCode.NONE)
         committed = _NOT_COMMITTED if found is None or error is not ErrorCode.NONE else found
         by_topic.setdefault(tp.topic, []).append(
             partition_type(

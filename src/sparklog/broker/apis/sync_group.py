@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.requests import SyncRequest
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import SyncGroupRequest, SyncGroupResponse
+from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.SYNC_GROUP
 VERSIONS = range(0, 6)
@@ -18,6 +20,9 @@ async def handle(broker: BrokerContext, request: ApiRequest[SyncGroupRequest]) -
     message = request.message
     if request.version >= _NAMES_PROTOCOL and None in (message.protocol_type, message.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+    refused = refusal(broker, request, Operation.READ, Resource(ResourceType.GROUP, message.group_id))
+    if refused is not ErrorCode.NONE:
+        return SyncGroupResponse(error_code=int(refused), assignment=b"")
     answer = await broker.groups.members.sync(
         message.group_id,
         SyncRequest(

@@ -5,17 +5,19 @@ Up to version 4 AddOffsetsToTxn has told the transaction's coordinator; from ver
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
-from sparklog.broker.apis.offset_commit import error_of_unknown, known_offsets
+from sparklog.broker.apis.offset_commit import codes_by_partition, known_offsets
+from sparklog.broker.authorization import Rights, check
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.txn.entry import Permits
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity, TransactionalCommit
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from sparklog.protocol.slices import Steps
 from sparklog.record.control import ProducerIdAndEpoch
+from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import OFFSETS_TOPIC, TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
 
@@ -41,13 +43,20 @@ def handle(
     broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest]
 ) -> Steps[Awaitable[TxnOffsetCommitResponse]]:
     message = request.message
+    try:
+        check(broker, request, Operation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, message.transactional_id))
+        check(broker, request, Operation.READ, Resource(ResourceType.GROUP, message.group_id))
+    except ApiError as refused:
+        code = refused.code
+        return _each_told(broker, message, lambda _: code)
+    rights = Rights(broker, request, Operation.READ)
     identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id)
-    commit = yield from known_offsets(broker, message.topics, identity)
-    return _answer(broker, request, commit)
+    commit = yield from known_offsets(broker, rights, message.topics, identity)
+    return _answer(broker, request, rights, commit)
 
 
 async def _answer(
-    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], commit: CommitRequest
+    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], rights: Rights, commit: CommitRequest
 ) -> TxnOffsetCommitResponse:
     message = request.message
     codes: Codes = {}
@@ -56,12 +65,17 @@ async def _answer(
             codes = await _commit_in_turn(broker, request, commit)
         else:
             codes = await _commit(broker, request, commit, None)
-    unknown = error_of_unknown(broker)
+    return await _each_told(broker, message, codes_by_partition(broker, rights, codes))
+
+
+async def _each_told(
+    broker: BrokerContext, message: TxnOffsetCommitRequest, code_of: Callable[[TopicPartition], ErrorCode]
+) -> TxnOffsetCommitResponse:
     topics = []
     for topic in message.topics:
         partitions = []
         async for each in broker.turns.paced(topic.partitions):
-            code = codes.get(TopicPartition(topic.name, each.partition_index), unknown)
+            code = code_of(TopicPartition(topic.name, each.partition_index))
             partitions.append(
                 _Topic.TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=int(code))
             )
