@@ -39,11 +39,11 @@ def test_passwords_are_not_shown():
     assert "hidden" not in repr(parse_broker_config(_WHOLE))
 
 
-def test_kafkas_defaults():
+def test_defaults():
     found, others = ZooKeeperSecurity.divide({"zookeeper.connect": "zk:2181"})
     assert (found, others) == (OPEN, {"zookeeper.connect": "zk:2181"})
     assert (OPEN.protocols, OPEN.endpoint_identification, OPEN.tls, OPEN.set_acl) == (
-        ("TLSv1.2",),
+        ("TLSv1.2", "TLSv1.3"),
         "HTTPS",
         False,
         False,
@@ -60,6 +60,7 @@ def test_kafkas_defaults():
         ({"zookeeper.ssl.crl.enable": "true"}, "zookeeper.ssl.crl.enable"),
         ({"zookeeper.ssl.keystore.type": "BCFKS"}, "must be one of"),
         ({"zookeeper.ssl.enabled.protocols": "TLSv1.1"}, "must list only"),
+        ({"zookeeper.ssl.protocol": "TLSv1.1"}, "must be one of"),
         ({"zookeeper.ssl.endpoint.identification.algorithm": "LDAPS"}, "neither HTTPS nor empty"),
         ({"zookeeper.ssl.keystore.file": "x"}, "did you mean"),
     ],

@@ -13,6 +13,8 @@ from sparklog.errors import ConfigError
 PREFIX = "zookeeper.ssl."
 _NAMES = frozenset({"zookeeper.set.acl", "zookeeper.clientCnxnSocket"})
 _STORE_TYPES = ("", "PEM", "PKCS12", "JKS")
+_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+"""Kafka speaks TLS 1.2 alone unless it is told more, which a ZooKeeper 3.9 as it is refuses."""
 _NOT_HERE = {
     "zookeeper.ssl.crl.enable": "lists of revoked certificates",
     "zookeeper.ssl.ocsp.enable": "questions whether a certificate is revoked",
@@ -43,14 +45,18 @@ class ZooKeeperSecurity:
     )
     trust_store_password: str = setting("zookeeper.ssl.truststore.password", T.PASSWORD, "", "Password of that file.")
     protocol: str = setting(
-        "zookeeper.ssl.protocol", T.STRING, "TLSv1.2", "The protocol, unless enabled.protocols says more."
+        "zookeeper.ssl.protocol",
+        T.STRING,
+        "",
+        "The one protocol to speak, where enabled.protocols says nothing; empty for TLSv1.2 and TLSv1.3.",
+        one_of("", *_PROTOCOLS),
     )
     enabled_protocols: tuple[str, ...] = setting(
         "zookeeper.ssl.enabled.protocols",
         T.LIST,
         (),
         "The protocols: TLSv1.2, TLSv1.3.",
-        lambda value: any_of("TLSv1.2", "TLSv1.3")(value) if value else None,
+        lambda value: any_of(*_PROTOCOLS)(value) if value else None,
     )
     cipher_suites: tuple[str, ...] = setting(
         "zookeeper.ssl.cipher.suites", T.LIST, (), "The cipher suites, by Java's names; empty for OpenSSL's choice."
@@ -92,7 +98,7 @@ class ZooKeeperSecurity:
     @property
     def protocols(self) -> tuple[str, ...]:
         """Those that may be spoken."""
-        return self.enabled_protocols or (self.protocol,)
+        return self.enabled_protocols or ((self.protocol,) if self.protocol else _PROTOCOLS)
 
 
 OPEN = ZooKeeperSecurity()

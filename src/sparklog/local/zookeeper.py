@@ -31,7 +31,16 @@ MODULES = (
 )
 """All that a standalone server loads; Spark's whole class path would cost it seconds."""
 
-_NETTY = ("buffer", "codec-base", "common", "handler", "resolver", "transport", "transport-native-unix-common")
+_NETTY = (
+    "buffer",
+    "codec-base",
+    "common",
+    "handler",
+    "resolver",
+    "transport",
+    "transport-classes-epoll",
+    "transport-native-unix-common",
+)
 """What its part that speaks TLS loads besides."""
 
 
@@ -57,6 +66,7 @@ class ZooKeeperTls(NamedTuple):
             f"{prefix}.trustStore.location": self.trust_store,
             f"{prefix}.trustStore.type": "PEM",
             f"{prefix}.clientAuth": "need",
+            f"{prefix}.enabledProtocols": "TLSv1.2,TLSv1.3",  # Kafka's tools speak the older one to it
         }
 
 

@@ -33,6 +33,7 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -138,6 +139,11 @@ class ZkClient:
         """Run a method of this client; a failure of ZooKeeper comes out as CoordinationError."""
         try:
             return call(*args)
+        except NoAuthError as error:
+            raise CoordinationError(
+                "ZooKeeper lets this broker not do that: a znode is another's (zookeeper.set.acl); all brokers need"
+                " certificates of the same subject (zookeeper.ssl.keystore.location)"
+            ) from error
         except KazooException as error:
             raise CoordinationError(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error
 
@@ -863,6 +869,10 @@ def _as_written(state: PartitionState) -> PartitionState:
 
 
 def _failed(results: list[object]) -> bool:
+    """Whether a transaction wrote nothing. Raises NoAuthError where it may not: to try again does not help."""
+    for each in results:
+        if isinstance(each, NoAuthError):
+            raise each
     return any(isinstance(each, KazooException) for each in results)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -36,6 +37,8 @@ class Connects(SequentialThreadingHandler):  # type: ignore[misc]
     def __init__(self, seconds: float, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
         self._seconds, self._tls = seconds, tls
+        if tls is not None:
+            tls.sslsocket_class = _TlsSocket
         self.complaint = ""
         """What TLS had against the server that was tried last."""
 
@@ -52,10 +55,29 @@ class Connects(SequentialThreadingHandler):  # type: ignore[misc]
             secured = self._tls.wrap_socket(sock, server_hostname=hostname)
         except OSError as error:
             sock.close()
-            self.complaint = f"TLS with {hostname}:{address[1]}: {_reason(error)}"
+            self._complain(hostname, address[1], error)
             raise
-        self.complaint = ""
+        assert isinstance(secured, _TlsSocket)
+        secured.on_alert = partial(self._complain, hostname, address[1])
         return secured
+
+    def _complain(self, host: str, port: int, error: OSError) -> None:
+        self.complaint = f"TLS with {host}:{port}: {_reason(error)}"
+
+
+class _TlsSocket(ssl.SSLSocket):
+    """Tells of an alert: by TLS 1.3 a server refuses a certificate after the client has ended the handshake."""
+
+    on_alert: Callable[[OSError], None]
+
+    def recv(self, *arguments: int) -> bytes:
+        try:
+            return super().recv(*arguments)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self.on_alert(error)
+            raise
 
 
 def _reason(error: OSError) -> str:
