@@ -47,7 +47,10 @@ def broker(tmp_path_factory, zookeeper, ports, files):
         "ssl.client.auth": "required",
     }
     harness = BrokerHarness(
-        tmp_path_factory.mktemp("broker"), f"{zookeeper.connect_string}/listeners", port=ports["PLAINTEXT"], settings=settings
+        tmp_path_factory.mktemp("broker"),
+        f"{zookeeper.connect_string}/listeners",
+        port=ports["PLAINTEXT"],
+        settings=settings,
     )
     harness.start()
     yield harness
