@@ -251,6 +251,14 @@ def test_what_is_no_request_is_hung_up_on(frame):
             peer.gate.serve(memoryview(frame))
 
 
+def test_a_builder_has_the_last_word_on_who_it_is():
+    async def test(peer):
+        await peer.pass_gate()
+        assert peer.caller.principal == Principal("Team", "alice@CLIENTS")
+
+    run(test, builder=lambda peer: Principal("Team", f"{peer.principal.name}@{peer.listener}"))
+
+
 def test_no_token_is_in_the_log(caplog):
     async def test(peer):
         await peer.agree()

@@ -45,7 +45,9 @@ def settings(certified, trusted, **more):
 @pytest.fixture
 def entrance(certificates):
     tls = server_context(settings(certificates.server, certificates.authority, **{"ssl.client.auth": "requested"}))
-    return Entrance("SSL", tls=tls, principal_of=lambda der: Principal("User", subject_name(der) if der else "nobody"))
+    return Entrance(
+        "SSL", tls=tls, principal_of=lambda host, der: Principal("User", subject_name(der) if der else "nobody")
+    )
 
 
 @pytest.fixture

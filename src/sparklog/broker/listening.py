@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from sparklog.config.broker import BrokerConfig
@@ -17,6 +18,7 @@ from sparklog.errors import ConfigError
 from sparklog.net.server import Entrance, SocketServer
 from sparklog.security.caller import Caller, Gate
 from sparklog.security.principal import ANONYMOUS, Principal
+from sparklog.security.principal_builder import Peer, PrincipalBuilder, as_it_is
 from sparklog.security.tls.contexts import server_context
 from sparklog.security.tls.distinguished_name import subject_name
 from sparklog.security.tls.principal_mapping import PrincipalMapping
@@ -31,9 +33,12 @@ GateMaker = Callable[[Listener, Mapping[str, str]], Callable[[Caller], Gate]]
 class ListeningEnds:
     """All of a broker's listeners on one server: taken together, or none of them."""
 
-    def __init__(self, config: BrokerConfig, server: SocketServer, gates: GateMaker) -> None:
+    def __init__(
+        self, config: BrokerConfig, server: SocketServer, gates: GateMaker, builder: PrincipalBuilder = as_it_is
+    ) -> None:
         """Takes the ports, without listening yet. Raises ConfigError with what to do where that cannot be."""
         ends = config.ends
+        self._builder = builder
         self._server = server
         self._kept: list[_Certificates] = []
         bound: dict[str, Endpoint] = {}
@@ -54,14 +59,25 @@ class ListeningEnds:
 
     def _entrance(self, listener: Listener, settings: Mapping[str, str], gates: GateMaker) -> Entrance:
         entrance = Entrance(listener.name, listener.protocol)
+        mapping: PrincipalMapping | None = None
         if listener.protocol.has_tls:
             certificates = _Certificates(listener.name, settings, entrance)
             self._kept.append(certificates)
             if not listener.protocol.has_sasl:
-                entrance.principal_of = _by_certificate(certificates.settings)
+                mapping = PrincipalMapping(certificates.settings.principal_rules)
         if listener.protocol.has_sasl:
             entrance.gate = gates(listener, settings)
+        else:
+            entrance.principal_of = partial(self._principal_of, listener, mapping)
         return entrance
+
+    def _principal_of(
+        self, listener: Listener, mapping: PrincipalMapping | None, host: str, certificate: bytes | None
+    ) -> Principal:
+        principal = ANONYMOUS
+        if mapping is not None and certificate is not None:
+            principal = mapping.principal(subject_name(certificate))
+        return self._builder(Peer(listener.name, listener.protocol, host, principal, certificate))
 
     def look_at_certificates(self) -> None:
         """Take over those that have changed on disk."""
@@ -106,15 +122,6 @@ def _looks(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:
         else:
             looks.append((found.st_mtime_ns, found.st_ino, found.st_size))
     return looks
-
-
-def _by_certificate(settings: TlsSettings) -> Callable[[bytes | None], Principal]:
-    mapping = PrincipalMapping(settings.principal_rules)
-
-    def principal_of(certificate: bytes | None) -> Principal:
-        return ANONYMOUS if certificate is None else mapping.principal(subject_name(certificate))
-
-    return principal_of
 
 
 def _bind(server: SocketServer, listener: Listener, entrance: Entrance) -> Endpoint:

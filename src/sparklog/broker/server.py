@@ -70,6 +70,7 @@ from sparklog.replica.erasing import LogEraser
 from sparklog.replica.manager import ReplicaManager
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller, Gate
+from sparklog.security.principal_builder import principal_builder
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
@@ -214,7 +215,7 @@ class Broker:
 
     def _listen(self, config: BrokerConfig) -> SocketServer:
         server = SocketServer(self._loop, lambda *asked: self._dispatch(*asked), _limits_of(config))
-        self._ends = ListeningEnds(config, server, _no_gates)
+        self._ends = ListeningEnds(config, server, _no_gates, principal_builder(config.principal_builder_class))
         self.listeners = self._ends.bound
         return server
 

@@ -113,6 +113,12 @@ class BrokerConfig:
     security_inter_broker_protocol: str = setting(
         "security.inter.broker.protocol", T.STRING, "", "The same by its protocol; PLAINTEXT where neither is given."
     )
+    principal_builder_class: str = setting(
+        "principal.builder.class",
+        T.STRING,
+        "",
+        "Who decides which principal a peer is: an entry point of the group sparklog.principal_builders.",
+    )
     log_dirs: tuple[str, ...] = setting("log.dirs", T.LIST, ("sparklog-data",), "Directories that hold the partitions.")
     zookeeper_connect: str = setting(
         "zookeeper.connect",

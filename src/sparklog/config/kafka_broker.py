@@ -43,7 +43,6 @@ _LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.
 _SECURITY_PREFIXES = ("delegation.token.", "password.encoder.")
 _SECURITY = {
     "authorizer.class.name": "",
-    "principal.builder.class": "",
     "security.providers": "",
     "super.users": "",
     "zookeeper.client.secure": "false",

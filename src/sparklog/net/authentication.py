@@ -33,6 +33,7 @@ from sparklog.protocol.messages import (
     encode,
 )
 from sparklog.security.caller import Caller
+from sparklog.security.principal_builder import Peer, PrincipalBuilder, as_it_is
 from sparklog.security.sasl.mechanism import Authenticated, ServerConversation
 from sparklog.structs import Chunk
 
@@ -56,6 +57,7 @@ class SaslTerms:
     """``connections.max.reauth.ms``: how long an authentication lasts; 0: as long as the connection."""
     failure_delay_s: float = 0.1
     """``connection.failed.authentication.delay.ms``"""
+    builder: PrincipalBuilder = as_it_is
 
 
 class _State(Enum):
@@ -171,14 +173,17 @@ class SaslGate:
         """Milliseconds for which it lasts, 0 for ever; 0 too where it has not come to its end."""
         if found is None:
             return 0
+        caller = self._caller
+        peer = Peer(caller.listener, caller.protocol, caller.host, found.principal, None)
+        found = found._replace(principal=self._terms.builder(peer))
         if self._known is not None and self._known.principal != found.principal:
             raise AuthenticationFailed("the connection is another principal's")
         lifetime = self._lifetime(found)
         self._ends_at_s = self._terms.clock.monotonic() + lifetime / 1000 if lifetime else None
-        if self._known is None and self._caller.connection is not None:
-            self._caller.connection.admit()
+        if self._known is None and caller.connection is not None:
+            caller.connection.admit()
         self._known = found
-        self._caller.principal, self._caller.token_id = found.principal, found.token_id
+        caller.principal, caller.token_id = found.principal, found.token_id
         self._state, self._conversation = _State.PASSED, None
         return lifetime
 

@@ -53,8 +53,8 @@ class Entrance:
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_between_brokers: bool = True
     tls: ssl.SSLContext | None = None
-    principal_of: Callable[[bytes | None], Principal] = lambda _: ANONYMOUS
-    """Of a peer's certificate, in DER; None where it has shown none."""
+    principal_of: Callable[[str, bytes | None], Principal] = lambda _, __: ANONYMOUS
+    """Of a peer's address, and its certificate in DER; None where it has shown none."""
     gate: Callable[[Caller], Gate] | None = None
     """What peers have to pass before they are served."""
 
@@ -222,7 +222,7 @@ class SocketServer:
     def _open(self, entrance: Entrance, sock: socket.socket, host: str, port: int) -> None:
         certificate = sock.getpeercert(binary_form=True) if isinstance(sock, TlsSocket) else None
         try:
-            principal = entrance.principal_of(certificate)
+            principal = entrance.principal_of(host, certificate)
         except AuthenticationFailed as error:
             self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {error}")
             sock.close()
