@@ -30,6 +30,7 @@ class Server:
     def __init__(self, limits=None, entrance=None):
         self.dispatch = lambda frame, host: answer(bytes(frame))
         self.seen = deque()
+        self.callers = []
         self.loop = asyncio.new_event_loop()
         self.server = SocketServer(self.loop, self._dispatch, limits or Limits(LIMIT, IN_FLIGHT))
         self.endpoint = self.server.bind("127.0.0.1", 0, entrance)

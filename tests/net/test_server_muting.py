@@ -10,7 +10,6 @@ from sparklog.testing.eventually import eventually
 @pytest.fixture
 def server():
     running = Server()
-    running.callers = []
 
     def dispatch(frame, caller):
         running.callers.append(caller)
