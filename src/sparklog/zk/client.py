@@ -69,6 +69,20 @@ class Session(NamedTuple):
     password: bytes
 
 
+class Stored(NamedTuple):
+    """What a znode held, for a write on the condition that it still does."""
+
+    data: bytes
+    version: int
+
+
+class Told(NamedTuple):
+    """What tells others of a change: a sequential znode, ``path`` without the number."""
+
+    path: str
+    data: bytes
+
+
 class Office(NamedTuple):
     """The controller's broker id (-1: none), and the controller epoch."""
 
@@ -622,17 +636,15 @@ class ZkClient:
 
         ``change`` may be called again. A user, client id or address of which no setting is left goes itself.
         """
-        path, told = znodes.config_path(entity), znodes.encode_config_change(entity)
+        path = znodes.config_path(entity)
+        told = Told(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", znodes.encode_config_change(entity))
         while True:
-            node = self._get(path)
-            properties = change({} if node is None else znodes.decode_entity_config(entity, node[0]))
+            found = self.stored(path)
+            properties = change({} if found is None else znodes.decode_entity_config(entity, found.data))
             data = None if self._may_go(entity, properties) else znodes.encode_config(properties)
-            if node is None and data is None:
+            if found is None and data is None:
                 return
-            transaction = self._client.transaction()
-            self._put_config(transaction, path, node, data)
-            transaction.create(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", told, sequence=True)
-            if not _failed(self._commit(transaction, partial(self._replaced, path, node, data))):
+            if self.exchange(path, found, data, told):
                 break  # else another broker was faster: look again
         if data is None and entity.startswith(f"{USERS}/"):
             self._tidy_up_above(entity)
@@ -653,26 +665,9 @@ class ZkClient:
         has_defaults_elsewhere = entity.partition("/")[0] in ENTITY_KINDS
         return has_defaults_elsewhere and not properties and not self.names(znodes.config_path(entity))
 
-    def _put_config(self, transaction, path: str, node, data: bytes | None) -> None:  # type: ignore[no-untyped-def]
-        if data is None:
-            transaction.delete(path, version=node[1].version)
-        elif node is None:
-            self._client.ensure_path(path.rpartition("/")[0])
-            transaction.create(path, data)
-        else:
-            transaction.set_data(path, data, version=node[1].version)
-
-    def _replaced(self, path: str, old, data: bytes | None) -> bool:  # type: ignore[no-untyped-def]
-        """Whether ``data`` is what came next in a znode after ``old``; None: that it went."""
-        node = self._get(path)
-        if node is None or data is None:
-            return node is None and data is None
-        return bool(node[0] == data and node[1].version == (0 if old is None else old[1].version + 1))
-
     def config_changes(self, on_change: OnChange | None = None) -> list[int]:
         """The numbers of the changes told of lately, in order."""
-        names = self._children(znodes.CONFIG_CHANGES, on_change)
-        return sorted(int(name.removeprefix(znodes.CONFIG_CHANGE_PREFIX)) for name in names)
+        return self.numbers(znodes.CONFIG_CHANGES, znodes.CONFIG_CHANGE_PREFIX, on_change)
 
     def changed_entity(self, number: int) -> str | None:
         """Whose settings changed; None if it is forgotten already."""
@@ -682,13 +677,7 @@ class ZkClient:
 
     def forget_config_changes(self, kept_ms: int) -> None:
         """Remove what was told more than ``kept_ms`` before the newest; ZooKeeper's clock has stamped both."""
-        paths = [znodes.config_change_path(number) for number in self.config_changes()]
-        stats = [self._client.exists(path) for path in paths]
-        if not stats or stats[-1] is None:  # a later one was told meanwhile, by which another broker went
-            return
-        for path, stat in zip(paths, stats, strict=True):
-            if stat is not None and stats[-1].ctime - stat.ctime > kept_ms:
-                self._delete(path)
+        self.forget_older(znodes.CONFIG_CHANGES, znodes.CONFIG_CHANGE_PREFIX, kept_ms)
 
     # partition states
 
@@ -824,6 +813,55 @@ class ZkClient:
         """What a znode holds; None where there is no such znode."""
         node = self._get(path)
         return None if node is None else bytes(node[0] or b"")
+
+    def stored(self, path: str) -> Stored | None:
+        """What a znode holds, and the version that it has; None where there is no such znode."""
+        node = self._get(path)
+        return None if node is None else Stored(bytes(node[0] or b""), node[1].version)
+
+    def exchange(self, path: str, old: Stored | None, data: bytes | None, told: Told) -> bool:
+        """Have the znode hold ``data`` (None: not be there) where it holds ``old``, and tell of it, both or neither.
+
+        False where it holds something else by now. The znodes above it are made.
+        """
+        transaction = self._client.transaction()
+        if old is None and data is not None:
+            self._client.ensure_path(path.rpartition("/")[0])
+            transaction.create(path, data)
+        elif old is not None and data is not None:
+            transaction.set_data(path, data, version=old.version)
+        elif old is not None:
+            transaction.delete(path, version=old.version)
+        transaction.create(told.path, told.data, sequence=True)
+        return not _failed(self._commit(transaction, partial(self._replaced, path, old, data)))
+
+    def _replaced(self, path: str, old: Stored | None, data: bytes | None) -> bool:
+        """Whether ``data`` is what came next in a znode after ``old``."""
+        expected = None if data is None else Stored(data, 0 if old is None else old.version + 1)
+        return self.stored(path) == expected
+
+    def sync(self, path: str) -> None:
+        """What is read from now on is no older than what anybody had written when this was called."""
+        self._client.sync(path)
+
+    def ensure(self, paths: Iterable[str]) -> None:
+        """Make znodes without data, and those above them, where there are none."""
+        for path in paths:
+            self._client.ensure_path(path)
+
+    def numbers(self, folder: str, prefix: str, on_change: OnChange | None = None) -> list[int]:
+        """The numbers of the sequential znodes in a folder, in order."""
+        return sorted(int(name.removeprefix(prefix)) for name in self._children(folder, on_change))
+
+    def forget_older(self, folder: str, prefix: str, kept_ms: int) -> None:
+        """Remove the sequential znodes made more than ``kept_ms`` before the newest; ZooKeeper has stamped both."""
+        paths = [f"{folder}/{prefix}{number:010d}" for number in self.numbers(folder, prefix)]
+        stats = [self._client.exists(path) for path in paths]
+        if not stats or stats[-1] is None:  # a later one was made meanwhile, by which another broker went
+            return
+        for path, stat in zip(paths, stats, strict=True):
+            if stat is not None and stats[-1].ctime - stat.ctime > kept_ms:
+                self._delete(path)
 
     def names(self, path: str) -> list[str]:
         """The names below a znode; none where there is no such znode."""
