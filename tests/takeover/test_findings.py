@@ -41,7 +41,6 @@ def test_a_cluster_that_can_be_taken_over_has_no_findings():
         replace(SOUND, has_controller=False),
         replace(SOUND, is_migrating=True),
         replace(SOUND, features=("metadata.version",)),
-        replace(SOUND, acls=1),
         replace(SOUND, tokens=1),
         replace(SOUND, is_reassigning=True),
         broker(silence="it does not answer"),
@@ -51,7 +50,7 @@ def test_a_cluster_that_can_be_taken_over_has_no_findings():
         setting("inter.broker.listener.name", "INTERNAL"),
         setting("inter.broker.protocol.version", "2.7-IV2"),
         setting("inter.broker.protocol.version", "3.8"),
-        setting("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+        setting("authorizer.class.name", "org.apache.ranger.Authorizer"),
         setting("remote.log.storage.system.enable", "true"),
         setting("zookeeper.metadata.migration.enable", "true"),
         topic(has_id=False),
@@ -72,6 +71,7 @@ def test_what_stops_a_takeover_is_found_and_has_a_remedy(survey):
     "survey",
     [
         replace(SOUND, quotas=2),
+        replace(SOUND, acls=1),
         broker(listeners=(Listener("PLAINTEXT", "PLAINTEXT"), Listener("SSL", "SSL"))),
         topic(single=(0, 1)),
         broker(by_default=frozenset({"inter.broker.protocol.version"})),
@@ -114,5 +114,5 @@ def test_a_cluster_of_ours_alone_need_not_say_its_version():
 
 
 def test_what_stops_comes_first():
-    both = replace(topic(single=(0,)), acls=1)
+    both = replace(topic(single=(0,)), tokens=1)
     assert [each.stops for each in findings(both)] == [True, False]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from sparklog.broker.acls import Acls
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.leases import Leases
@@ -119,6 +120,8 @@ class BrokerContext:
     """Runs a call that waits for the disk off the loop, after those before it."""
     turns: Turns
     authorizer: Authorizer
+    acls: Acls | None
+    """The lists by which ``authorizer`` decides; None where it lets everybody do everything."""
     fence: ControllerFence
     producer_ids: ProducerIds
     offered: dict[ApiKey, range]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.security.access import Operation
+from sparklog.security.access import OPERATIONS_ON, Operation, ResourceType
 from sparklog.structs import STATE_TOPICS
 
 _WHAT_IS_KEPT = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -40,25 +40,9 @@ def check_settings_keep_state(
             check_state_is_kept(config, topic, f"given another {name}")
 
 
-_CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
-ON_TOPIC = frozenset(
-    {
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        *_CONFIGS,
-    }
-)
-ON_GROUP = frozenset({Operation.READ, Operation.DELETE, Operation.DESCRIBE})
-ON_CLUSTER = frozenset(
-    {
-        *(Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE),
-        *_CONFIGS,
-    }
-)
+ON_TOPIC = OPERATIONS_ON[ResourceType.TOPIC]
+ON_GROUP = OPERATIONS_ON[ResourceType.GROUP]
+ON_CLUSTER = OPERATIONS_ON[ResourceType.CLUSTER]
 
 
 Allowed = frozenset[Operation] | None

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
+from sparklog.broker import acls
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
@@ -101,6 +102,7 @@ class _Step(IntEnum):
     CLEANER = auto()
     FUTURES = auto()
     SETTINGS = auto()
+    ACLS = auto()
     ZOOKEEPER = auto()
     CONNECTIONS = auto()
     TRANSACTIONS = auto()
@@ -185,6 +187,10 @@ class Broker:
         self._settings = Settings(config, self._zk, self.run_zk)
         self._steps[_Step.SETTINGS] = self._settings.close
         await self._settings.load()
+        self._acls = acls.configured(config, self._zk, self.run_zk, self._clock)
+        if self._acls is not None:
+            self._steps[_Step.ACLS] = self._acls.close
+            await self._acls.load()
         self._logs = LogManager(
             [Path(each) for each in config.log_dirs],
             self._settings.topic_defaults,
@@ -202,6 +208,8 @@ class Broker:
         self._assemble(cluster_id)
         self._server.start()
         self._settings.follow(self._context.replicas, self._take_over, self._controller.settings_changed)
+        if self._acls is not None:
+            self._acls.follow()
         await registration.register()
         self._logs.unbroken_since = registration.unbroken_since
         registration.follow(self._controller.on_session_expired, self._fail)
@@ -398,7 +406,8 @@ class Broker:
             run_zk=self._ask_zk,
             run_disk=self._run_disk,
             turns=self._server.turns,
-            authorizer=AllowEverything(),
+            authorizer=AllowEverything() if self._acls is None else self._acls.authorizer,
+            acls=self._acls,
             fence=self._fence,
             producer_ids=producer_ids,
             offered=offered(parse_protocol_version(config.inter_broker_protocol_version)),

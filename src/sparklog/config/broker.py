@@ -37,6 +37,8 @@ ASSIGNOR_CLASSES = {
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 """What Kafka calls the ways of ``replica.selector.class``."""
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+"""What Kafka calls its authorizer with ZooKeeper, and what ours is known by."""
 _logger = logging.getLogger(__name__)
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
@@ -69,6 +71,14 @@ def is_every_address(host: str) -> bool:
 
 def _complaint_about_advertised(host: str) -> str | None:
     return "is no address that a client can connect to" if host and is_every_address(host) else None
+
+
+def _complaint_about_authorizer(name: str) -> str | None:
+    if name in ("", ACL_AUTHORIZER):
+        return None
+    return (
+        f"no such authorizer is here, and a broker without it would let in whom it keeps out; there is {ACL_AUTHORIZER}"
+    )
 
 
 @dataclass(frozen=True)
@@ -522,6 +532,25 @@ class BrokerConfig:
     )
     zookeeper_security: ZooKeeperSecurity = OPEN
     """The settings zookeeper.ssl.* and zookeeper.set.acl."""
+    authorizer_class_name: str = setting(
+        "authorizer.class.name",
+        T.STRING,
+        "",
+        f"{ACL_AUTHORIZER} to decide by access control lists who may do what; empty to let everybody do everything.",
+        _complaint_about_authorizer,
+    )
+    super_users: str = setting(
+        "super.users",
+        T.STRING,
+        "",
+        "User:NAME;User:NAME: those who may do everything, whatever the lists say; brokers are to be among them.",
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        "allow.everyone.if.no.acl.found",
+        T.BOOLEAN,
+        False,
+        "Whether everybody may do everything with what no access control list concerns.",
+    )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
     security: SecuritySettings = SecuritySettings()  # noqa: RUF009 (frozen, so one instance may serve all)
@@ -598,6 +627,14 @@ def _check_reachable(config: BrokerConfig) -> None:
             raise ConfigError(f"advertised.listeners: {host!r} is no address that a client can connect to")
 
 
+def _check_authorizer(config: BrokerConfig) -> None:
+    if config.super_users and not config.authorizer_class_name:
+        raise ConfigError(
+            f"super.users={config.super_users!r} means nothing where everybody may do everything:"
+            f" set authorizer.class.name={ACL_AUTHORIZER} too, or remove it"
+        )
+
+
 def check_cleaner(config: BrokerConfig) -> None:
     """Raises ConfigError where the maps of the workers would hold next to nothing. Source: Kafka 3.9, ``KafkaConfig``,
     which refuses just 1 MiB too.
@@ -629,6 +666,7 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     check_together(defaults)
     _check_reachable(config)
     check_cleaner(config)
+    _check_authorizer(config)
     return replace(config, topic_defaults=defaults, security=security, zookeeper_security=zookeeper_security)
 
 

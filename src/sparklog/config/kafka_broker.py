@@ -42,9 +42,7 @@ _LEFT_OUT = frozenset(
 _LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.config.", "rsm.config.")
 _SECURITY_PREFIXES = ("delegation.token.", "password.encoder.")
 _SECURITY = {
-    "authorizer.class.name": "",
     "security.providers": "",
-    "super.users": "",
     "zookeeper.client.secure": "false",
 }
 """Setting to the value that asks for nothing."""
@@ -54,7 +52,7 @@ _WITHOUT_ZOOKEEPER = ("controller.listener.names", "controller.quorum.", "node.i
 def divide(properties: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The settings without those that mean nothing here, and the names of these.
 
-    Raises ConfigError for what asks for TLS, SASL or ACLs, and for what is of a cluster without ZooKeeper.
+    Raises ConfigError for what asks for security that is not here, and for what is of a cluster without ZooKeeper.
     """
     kept: dict[str, str] = {}
     left_out = []
@@ -66,8 +64,8 @@ def divide(properties: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
             )
         if _asks_for_security(name, text):
             raise ConfigError(
-                f"{name}: there is no TLS, no SASL and no ACL here, and whoever sets it does not want plain"
-                " connections from anybody; if plain ones are meant, remove it"
+                f"{name}: that is not here, and whoever sets it does not want a broker without it; if one is meant,"
+                " remove it"
             )
         if name in _LEFT_OUT or name.startswith(_LEFT_OUT_PREFIXES) or name in _SECURITY:
             left_out.append(name)

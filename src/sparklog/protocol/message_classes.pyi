@@ -2205,6 +2205,203 @@ class TxnOffsetCommitResponse(Response):
         version: int | None = ...,
     ) -> None: ...
 
+class DescribeAclsRequest(Request[DescribeAclsResponse]):
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+    def __init__(
+        self,
+        *,
+        resource_type_filter: int = ...,
+        resource_name_filter: str | None = ...,
+        pattern_type_filter: int = ...,
+        principal_filter: str | None = ...,
+        host_filter: str | None = ...,
+        operation: int = ...,
+        permission_type: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DescribeAclsResponse(Response):
+    class DescribeAclsResource(Struct):
+        class AclDescription(Struct):
+            principal: str
+            host: str
+            operation: int
+            permission_type: int
+            def __init__(
+                self,
+                *,
+                principal: str = ...,
+                host: str = ...,
+                operation: int = ...,
+                permission_type: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        resource_type: int
+        resource_name: str
+        pattern_type: int
+        acls: list[AclDescription]
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            pattern_type: int = ...,
+            acls: Sequence[AclDescription] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    resources: list[DescribeAclsResource]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        resources: Sequence[DescribeAclsResource] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class CreateAclsRequest(Request[CreateAclsResponse]):
+    class AclCreation(Struct):
+        resource_type: int
+        resource_name: str
+        resource_pattern_type: int
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            resource_pattern_type: int = ...,
+            principal: str = ...,
+            host: str = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    creations: list[AclCreation]
+    def __init__(
+        self,
+        *,
+        creations: Sequence[AclCreation] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class CreateAclsResponse(Response):
+    class AclCreationResult(Struct):
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[AclCreationResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: Sequence[AclCreationResult] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DeleteAclsRequest(Request[DeleteAclsResponse]):
+    class DeleteAclsFilter(Struct):
+        resource_type_filter: int
+        resource_name_filter: str | None
+        pattern_type_filter: int
+        principal_filter: str | None
+        host_filter: str | None
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            *,
+            resource_type_filter: int = ...,
+            resource_name_filter: str | None = ...,
+            pattern_type_filter: int = ...,
+            principal_filter: str | None = ...,
+            host_filter: str | None = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    filters: list[DeleteAclsFilter]
+    def __init__(
+        self,
+        *,
+        filters: Sequence[DeleteAclsFilter] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DeleteAclsResponse(Response):
+    class DeleteAclsFilterResult(Struct):
+        class DeleteAclsMatchingAcl(Struct):
+            error_code: int
+            error_message: str | None
+            resource_type: int
+            resource_name: str
+            pattern_type: int
+            principal: str
+            host: str
+            operation: int
+            permission_type: int
+            def __init__(
+                self,
+                *,
+                error_code: int = ...,
+                error_message: str | None = ...,
+                resource_type: int = ...,
+                resource_name: str = ...,
+                pattern_type: int = ...,
+                principal: str = ...,
+                host: str = ...,
+                operation: int = ...,
+                permission_type: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        error_code: int
+        error_message: str | None
+        matching_acls: list[DeleteAclsMatchingAcl]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            matching_acls: Sequence[DeleteAclsMatchingAcl] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    filter_results: list[DeleteAclsFilterResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        filter_results: Sequence[DeleteAclsFilterResult] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     class DescribeConfigsResource(Struct):
         resource_type: int

@@ -50,6 +50,28 @@ CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")
 """The only cluster there is, by the name that Kafka gives it."""
 
 
+_CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+OPERATIONS_ON: Final[dict[ResourceType, frozenset[Operation]]] = {
+    ResourceType.TOPIC: frozenset(
+        {
+            *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER),
+            *(Operation.DESCRIBE, *_CONFIGS),
+        }
+    ),
+    ResourceType.GROUP: frozenset({Operation.READ, Operation.DELETE, Operation.DESCRIBE}),
+    ResourceType.CLUSTER: frozenset(
+        {
+            *(Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION),
+            *(Operation.IDEMPOTENT_WRITE, *_CONFIGS),
+        }
+    ),
+    ResourceType.TRANSACTIONAL_ID: frozenset({Operation.DESCRIBE, Operation.WRITE}),
+    ResourceType.DELEGATION_TOKEN: frozenset({Operation.DESCRIBE}),
+    ResourceType.USER: frozenset({Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS}),
+}
+"""What can be done with a thing of each type (``AclEntry.supportedOperations``)."""
+
+
 class Authorizer(Protocol):
     """Says what somebody may do. It answers from memory: it may be asked for each topic of each request."""
 

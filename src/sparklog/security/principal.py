@@ -31,3 +31,14 @@ ANONYMOUS = Principal(USER, "ANONYMOUS")
 """Everybody on a listener that asks for no credentials."""
 EVERYBODY = Principal(USER, "*")
 """Of an entry in an access control list: whoever asks."""
+
+
+def parse_super_users(text: str) -> frozenset[Principal]:
+    """Those of ``super.users``, which are separated by semicolons, for names of certificates have commas.
+
+    Raises ConfigError.
+    """
+    try:
+        return frozenset(Principal.parse(each.strip()) for each in text.split(";") if each.strip())
+    except ConfigError as error:
+        raise ConfigError(f"super.users: {error}; between two of them stands a semicolon") from error

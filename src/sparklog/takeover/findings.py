@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from sparklog.config.broker import ACL_AUTHORIZER
 from sparklog.config.protocol_version import FIRST_WITHOUT_KAFKA, ProtocolVersion, parse_protocol_version
 from sparklog.errors import ConfigError
 from sparklog.takeover.planned import Planned
@@ -15,9 +16,9 @@ from sparklog.takeover.survey import Survey, SurveyedBroker, SurveyedTopic
 
 _PLAINTEXT = "PLAINTEXT"
 _VERSION = "inter.broker.protocol.version"
+_AUTHORIZER = "authorizer.class.name"
 _MOST_NAMED = 5
 _KEPT_IN_KAFKA = {
-    "authorizer.class.name": "there are no ACLs",
     "remote.log.storage.system.enable": "there is no tiered storage",
     "zookeeper.metadata.migration.enable": "there is no migration to KRaft",
 }
@@ -61,7 +62,9 @@ def _of_cluster(survey: Survey) -> Iterator[Finding]:
     if survey.features:
         yield stop(f"features are finalized: {', '.join(survey.features)}", "downgrade them: none is known here")
     if survey.acls:
-        yield stop(f"there are ACLs ({survey.acls})", "there are none here: whoever reaches a broker may do everything")
+        text = f"there are access control lists ({survey.acls})"
+        remedy = "they hold here too: keep authorizer.class.name and super.users in the settings of the new brokers"
+        yield Finding(False, "cluster", text, remedy)
     if survey.tokens:
         yield stop("there are delegation tokens", "let them expire: nobody proves here who he is")
     if survey.is_reassigning:
@@ -140,6 +143,11 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[Finding]:
         yield Finding(True, subject, text, f"have them speak on {_PLAINTEXT}")
     if not broker.is_recent:
         yield Finding(True, subject, "it is older than Kafka 2.8", "upgrade it; what is tested is Kafka 3.9")
+    authorizer = broker.settings.get(_AUTHORIZER, "")
+    if authorizer not in ("", ACL_AUTHORIZER):
+        yield Finding(
+            True, subject, f"{_AUTHORIZER}={authorizer}", f"move its rules to {ACL_AUTHORIZER}: no other is here"
+        )
     for name, reason in _KEPT_IN_KAFKA.items():
         if broker.settings.get(name, "") not in _OFF:
             yield Finding(True, subject, f"{name}={broker.settings[name]}", f"{reason} here: do without, and unset it")

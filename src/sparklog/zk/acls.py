@@ -15,7 +15,7 @@ from sparklog.errors import CoordinationError, MalformedZnode
 from sparklog.security.acl import znode
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import PatternType, ResourcePattern
-from sparklog.zk.client import OnChange, Told, ZkClient
+from sparklog.zk.client import OnChange, Stored, Told, ZkClient
 
 AclList = frozenset[AclEntry]
 _TRIES = 100
@@ -42,15 +42,15 @@ class AclStore:
     def read(self, pattern: ResourcePattern) -> AclList:
         """The list of one pattern; empty where there is none. Raises MalformedZnode."""
         path = znode.list_path(pattern)
-        found = self._zk.stored(path)
-        return frozenset() if found is None else znode.decode_list(path, found.data)
+        return _decoded(path, self._zk.stored(path))
 
     def read_all(self) -> Found:
         """Every list, those that cannot be read apart."""
-        found = Found({}, {})
-        for pattern in self._patterns():
+        found, patterns = Found({}, {}), self._patterns()
+        paths = [znode.list_path(each) for each in patterns]
+        for pattern, path, stored in zip(patterns, paths, self._zk.stored_each(paths), strict=True):
             try:
-                found.lists[pattern] = self.read(pattern)
+                found.lists[pattern] = _decoded(path, stored)
             except MalformedZnode as error:
                 found.malformed[pattern] = str(error)
         return found
@@ -74,7 +74,7 @@ class AclStore:
         self._zk.sync(path)
         for _ in range(_TRIES):
             found = self._zk.stored(path)
-            before: AclList = frozenset() if found is None else znode.decode_list(path, found.data)
+            before = _decoded(path, found)
             after = change(before)
             data = znode.encode_list(after) if after else None
             if after == before or self._zk.exchange(path, found, data, told):
@@ -99,3 +99,7 @@ class AclStore:
     def session_id(self) -> int:
         """The session that there is now; 0 when there is none."""
         return self._zk.session_id
+
+
+def _decoded(path: str, found: Stored | None) -> AclList:
+    return frozenset() if found is None else znode.decode_list(path, found.data)

@@ -819,6 +819,17 @@ class ZkClient:
         node = self._get(path)
         return None if node is None else Stored(bytes(node[0] or b""), node[1].version)
 
+    def stored_each(self, paths: Iterable[str]) -> list[Stored | None]:
+        """``stored`` of each of them, asked for together."""
+        found: list[Stored | None] = []
+        for answer in [self._client.get_async(path) for path in paths]:
+            try:
+                data, stat = answer.get()
+                found.append(Stored(bytes(data or b""), stat.version))
+            except NoNodeError:
+                found.append(None)
+        return found
+
     def exchange(self, path: str, old: Stored | None, data: bytes | None, told: Told) -> bool:
         """Have the znode hold ``data`` (None: not be there) where it holds ``old``, and tell of it, both or neither.
 

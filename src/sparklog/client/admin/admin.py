@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from sparklog.client.admin.acls import AclAdmin
 from sparklog.client.admin.adoption import AdoptedSegments, AdoptionAdmin, OfferedSegments
 from sparklog.client.admin.compaction import (
     BrokerCompaction,
@@ -48,9 +49,17 @@ from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.cluster.info import ClusterInfo, TopicInfo
 from sparklog.errors import ConfigError
+from sparklog.security.access import Operation, ResourceType
+from sparklog.security.acl.binding import AclBinding, AclFilter
+from sparklog.security.acl.entry import ALL, AclEntry, Permission
+from sparklog.security.acl.pattern import PatternType, ResourcePattern
 from sparklog.structs import BrokerId
 
 __all__ = [
+    "ALL",
+    "AclBinding",
+    "AclEntry",
+    "AclFilter",
     "ActiveProducer",
     "Admin",
     "AdminClient",
@@ -72,10 +81,15 @@ __all__ = [
     "NewTopic",
     "OfferedSegments",
     "OffsetAndMetadata",
+    "Operation",
     "PartitionReassignment",
+    "PatternType",
+    "Permission",
     "PreparedTransaction",
     "Replica",
     "ReplicaLogDir",
+    "ResourcePattern",
+    "ResourceType",
     "RetentionState",
     "SearchedSegment",
     "TransactionDescription",
@@ -90,6 +104,7 @@ class AsyncAdmin(
     TopicAdmin,
     ReassignmentAdmin,
     ConfigAdmin,
+    AclAdmin,
     LogDirAdmin,
     CompactionAdmin,
     ErasureAdmin,
@@ -170,6 +185,9 @@ class Admin:
     broker_configs = _blocking(ConfigAdmin.broker_configs)
     alter_topic_configs = _blocking(ConfigAdmin.alter_topic_configs)
     alter_broker_configs = _blocking(ConfigAdmin.alter_broker_configs)
+    describe_acls = _blocking(AclAdmin.describe_acls)
+    create_acls = _blocking(AclAdmin.create_acls)
+    delete_acls = _blocking(AclAdmin.delete_acls)
     log_dirs = _blocking(LogDirAdmin.log_dirs)
     describe_replica_log_dirs = _blocking(LogDirAdmin.describe_replica_log_dirs)
     alter_replica_log_dirs = _blocking(LogDirAdmin.alter_replica_log_dirs)

@@ -176,7 +176,7 @@ class AclSnapshot:
         """The pattern's own list; empty where it has none."""
         return self._kinds.get(pattern.kind, _NO_LISTS).lists[pattern.type].get(pattern.name, _EMPTY).entries
 
-    @property
+    @cached_property
     def lists(self) -> AclLists:
         """All of them, by type, kind of pattern and name."""
         return {

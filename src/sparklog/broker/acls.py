@@ -1,0 +1,186 @@
+"""The access control lists of this broker: read from ZooKeeper at the start, followed and changed from then on.
+
+The authorizer answers from a snapshot in memory. Every broker reads the notifications of changes in the order of their
+numbers, and takes over the lists that they name; a lost watch costs seconds. All lists are read again where that is not
+enough: when there is another session than before, when a number is missing, when numbers begin anew, and when a
+notification cannot be read. Until that has succeeded, what was known last is in force.
+
+A list that cannot be read allows nothing new: what it said before stays in force, and where nothing was known of it,
+it denies everything to everybody but super users. It is named in the log.
+
+What changes is taken over by one at a time, for a request and a notification may tell of two changes at once: what is
+read last is in force last. A change that was made here is in force here before its request is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from sparklog.clock import Clock
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.security.acl.authorizer import AclAuthorizer
+from sparklog.security.acl.entry import DENY_EVERYBODY, AclEntry
+from sparklog.security.acl.pattern import SPECIFIC, PatternType, ResourcePattern
+from sparklog.security.acl.snapshot import AclSnapshot
+from sparklog.security.audit import AuditLog
+from sparklog.security.principal import parse_super_users
+from sparklog.zk.acls import AclStore, Found
+from sparklog.zk.client import ZkClient
+
+_logger = logging.getLogger(__name__)
+_KEPT_MS = 15 * 60 * 1000
+"""Kafka 3.9, ``ZkNodeChangeNotificationListener``; by ZooKeeper's clock alone."""
+_LOOK_AT_LEAST_EVERY_S = 5.0
+_SEALED = frozenset({DENY_EVERYBODY})
+
+
+def configured(config: BrokerConfig, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]], clock: Clock) -> Acls | None:
+    """The lists by which a broker decides; None where it has no authorizer, and everybody may do everything."""
+    if not config.authorizer_class_name:
+        return None
+    audit = AuditLog(clock.monotonic)
+    authorizer = AclAuthorizer(
+        parse_super_users(config.super_users), audit, allow_without_acl=config.allow_everyone_if_no_acl_found
+    )
+    return Acls(authorizer, audit, AclStore(zk), run_zk)
+
+
+class Acls:
+    """``authorizer`` always decides by the lists in force here."""
+
+    def __init__(
+        self, authorizer: AclAuthorizer, audit: AuditLog, store: AclStore, run_zk: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self.authorizer = authorizer
+        self.audit = audit
+        self._store = store
+        self._run_zk = run_zk
+        self._loop = asyncio.get_running_loop()
+        self._look = asyncio.Event()
+        self._on_change = self._told  # made once: kazoo keeps a path's watches in a set
+        self._last_seen = dict.fromkeys(SPECIFIC, -1)
+        self._session_id = 0
+        self._one_at_a_time = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def snapshot(self) -> AclSnapshot:
+        """The lists in force."""
+        return self.authorizer.snapshot
+
+    async def load(self) -> None:
+        """Read all lists; what changes after this call began will be followed. Raises CoordinationError."""
+        await self._run_zk(self._store.ensure_tree)
+        await self._read_all()
+
+    def follow(self) -> None:
+        """Take over what changes, from now on."""
+        self._task = self._loop.create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def change(
+        self, pattern: ResourcePattern, change: Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
+    ) -> frozenset[AclEntry]:
+        """Make another list of the pattern's, in ZooKeeper and here; the list as it was before.
+
+        ``change`` may be called again. Raises MalformedZnode, which changes nothing, and CoordinationError: then it is
+        not known whether it was changed.
+        """
+        before: frozenset[AclEntry] = await self._run_zk(self._store.change, pattern, change)
+        await self._take_over(pattern)
+        return before
+
+    def _told(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._look.set)
+
+    async def _run(self) -> None:
+        while True:
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with what it waits for.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AT_LEAST_EVERY_S):
+                    await self._look.wait()
+            self._look.clear()
+            try:
+                await self._catch_up()
+            except CoordinationError as error:
+                _logger.warning("changed access control lists will be looked for again: %s", error)
+            except Exception:
+                _logger.exception("changed access control lists could not be taken over")
+
+    async def _catch_up(self) -> None:
+        for type_ in SPECIFIC:
+            fresh = await self._fresh(type_)
+            if fresh is None:
+                _logger.info("all access control lists are read again")
+                await self._read_all()
+                return
+            for number in fresh:
+                pattern = await self._changed(type_, number)
+                if pattern is None:
+                    await self._read_all()
+                    return
+                await self._take_over(pattern)
+                self._last_seen[type_] = number
+            if fresh:
+                await self._run_zk(self._store.forget_changes, type_, _KEPT_MS)
+
+    async def _fresh(self, type_: PatternType) -> list[int] | None:
+        """The changes that were not taken over yet; None where it is not certain that these are all."""
+        numbers = await self._run_zk(self._store.changes, type_, self._on_change)
+        last = self._last_seen[type_]
+        fresh = [number for number in numbers if number > last]
+        begins_anew = bool(numbers) and not fresh and numbers[-1] < last
+        is_whole = not fresh or (fresh[0] == last + 1 and len(fresh) == fresh[-1] - last)
+        return None if begins_anew or not is_whole or self._store.session_id != self._session_id else fresh
+
+    async def _changed(self, type_: PatternType, number: int) -> ResourcePattern | None:
+        """Which list changed; None where that cannot be told any more."""
+        try:
+            pattern: ResourcePattern | None = await self._run_zk(self._store.changed, type_, number)
+            return pattern
+        except MalformedZnode as error:
+            _logger.error("%s; all lists are read again", error)
+            return None
+
+    async def _read_all(self) -> None:
+        session_id = self._store.session_id
+        seen = {}
+        for type_ in SPECIFIC:
+            numbers = await self._run_zk(self._store.changes, type_, self._on_change)
+            seen[type_] = max(numbers, default=self._last_seen[type_])
+        async with self._one_at_a_time:
+            found, snapshot = await self._run_zk(self._read)
+            for pattern, entries in self._kept(found.malformed).items():
+                snapshot = snapshot.with_list(pattern, entries)
+            self.authorizer.snapshot = snapshot
+        self._last_seen, self._session_id = seen, session_id
+
+    def _read(self) -> tuple[Found, AclSnapshot]:
+        """On the thread that waits for ZooKeeper: of many lists a snapshot takes a while to make."""
+        found = self._store.read_all()
+        return found, AclSnapshot(found.lists)
+
+    async def _take_over(self, pattern: ResourcePattern) -> None:
+        async with self._one_at_a_time:
+            try:
+                entries = await self._run_zk(self._store.read, pattern)
+            except MalformedZnode as error:
+                entries = self._kept({pattern: str(error)})[pattern]
+            self.authorizer.snapshot = self.snapshot.with_list(pattern, entries)
+
+    def _kept(self, malformed: Mapping[ResourcePattern, str]) -> dict[ResourcePattern, frozenset[AclEntry]]:
+        """What is in force of lists that cannot be read."""
+        for pattern, why in malformed.items():
+            known = "what it said before stays in force" if self.snapshot.entries(pattern) else "it denies everything"
+            _logger.error("%s; until it is mended or deleted, %s", why, known)
+        return {pattern: self.snapshot.entries(pattern) or _SEALED for pattern in malformed}

@@ -1,0 +1,68 @@
+"""CreateAcls: add entries to access control lists; answered when they are in ZooKeeper, and in force on this broker.
+
+All entries of one list are added together. Those of a list that cannot be changed are refused, and the others are
+added.
+"""
+
+from __future__ import annotations
+
+from sparklog.broker.acl_changes import changeable, changed
+from sparklog.broker.acls import Acls
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.acls import read_binding
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import CreateAclsRequest, CreateAclsResponse
+from sparklog.security.acl.binding import AclBinding
+from sparklog.security.acl.checking import complaint_about
+from sparklog.security.acl.pattern import ResourcePattern
+from sparklog.security.caller import Caller
+
+API = ApiKey.CREATE_ACLS
+VERSIONS = range(0, 4)
+_Result = CreateAclsResponse.AclCreationResult
+Answers = list[AclBinding | ApiError | None]
+"""What is known of each entry of the request, in its order; None: it is added."""
+
+
+async def handle(broker: BrokerContext, request: ApiRequest[CreateAclsRequest]) -> CreateAclsResponse:
+    try:
+        acls = changeable(broker, request)
+        answers: Answers = [_checked(each) async for each in broker.turns.paced(request.message.creations)]
+        await _add(acls, request.caller, answers)
+    except ApiError as error:
+        answers = [error] * len(request.message.creations)
+    return CreateAclsResponse(throttle_time_ms=0, results=[_result(each) async for each in broker.turns.paced(answers)])
+
+
+def _checked(asked: CreateAclsRequest.AclCreation) -> AclBinding | ApiError:
+    try:
+        binding = read_binding(asked)
+    except ApiError as error:
+        return error
+    complaint = complaint_about(binding)
+    return binding if complaint is None else ApiError(ErrorCode.INVALID_REQUEST, complaint)
+
+
+async def _add(acls: Acls, caller: Caller, answers: Answers) -> None:
+    """Add what was found good, list by list, and put what became of it in its place."""
+    places: dict[ResourcePattern, list[int]] = {}
+    for place, each in enumerate(answers):
+        if isinstance(each, AclBinding):
+            places.setdefault(each.pattern, []).append(place)
+    for pattern, own in places.items():
+        entries = frozenset(each.entry for each in map(answers.__getitem__, own) if isinstance(each, AclBinding))
+        outcome: ApiError | None = None
+        try:
+            before = await changed(acls, pattern, entries.union)
+            acls.audit.administered(caller, "added", [AclBinding(pattern, each) for each in sorted(entries - before)])
+        except ApiError as error:
+            outcome = error
+        for place in own:
+            answers[place] = outcome
+
+
+def _result(answer: AclBinding | ApiError | None) -> _Result:
+    if isinstance(answer, ApiError):
+        return _Result(error_code=answer.code, error_message=answer.reason)
+    return _Result(error_code=ErrorCode.NONE, error_message=None)

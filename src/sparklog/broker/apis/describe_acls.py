@@ -1,0 +1,62 @@
+"""DescribeAcls: the entries of access control lists that a filter finds, as they are in force on this broker."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.acls import read_filter
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
+from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import CLUSTER, Operation
+from sparklog.security.acl.binding import AclFilter, AclLists
+from sparklog.security.acl.entry import AclEntry
+from sparklog.security.acl.pattern import ResourcePattern
+
+API = ApiKey.DESCRIBE_ACLS
+VERSIONS = range(0, 4)
+_Resource = DescribeAclsResponse.DescribeAclsResource
+
+
+def handle(broker: BrokerContext, request: ApiRequest[DescribeAclsRequest]) -> Steps[DescribeAclsResponse]:
+    try:
+        lists = _lists(broker, request)
+        filter_ = read_filter(request.message)
+    except ApiError as error:
+        yield from ()
+        return DescribeAclsResponse(throttle_time_ms=0, error_code=error.code, error_message=error.reason, resources=[])
+    found = [] if filter_ is None else (yield from _found(lists, filter_))
+    return DescribeAclsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, resources=found)
+
+
+def _lists(broker: BrokerContext, request: ApiRequest[DescribeAclsRequest]) -> AclLists:
+    if not broker.authorizer.allows(request.caller, Operation.DESCRIBE, CLUSTER):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the caller may not DESCRIBE the cluster")
+    if broker.acls is None:
+        raise ApiError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on the broker (authorizer.class.name)")
+    return broker.acls.snapshot.lists
+
+
+def _found(lists: AclLists, filter_: AclFilter) -> Steps[list[_Resource]]:
+    def described(item: tuple[ResourcePattern, frozenset[AclEntry]]) -> _Resource | None:
+        pattern, entries = item
+        if not filter_.matches_pattern(pattern):
+            return None
+        chosen = [each for each in entries if filter_.matches_entry(each)]
+        return _described(pattern, chosen) if chosen else None
+
+    return [each for each in (yield from each_of(described, lists.items())) if each is not None]
+
+
+def _described(pattern: ResourcePattern, entries: list[AclEntry]) -> _Resource:
+    return _Resource(
+        resource_type=pattern.kind,
+        resource_name=pattern.name,
+        pattern_type=pattern.type,
+        acls=[
+            _Resource.AclDescription(
+                principal=each.principal, host=each.host, operation=each.operation, permission_type=each.permission
+            )
+            for each in sorted(entries)
+        ],
+    )

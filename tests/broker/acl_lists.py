@@ -1,0 +1,108 @@
+"""Access control lists in a ZooKeeper that is none, and a broker that follows them."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from sparklog.broker.acls import Acls
+from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.security.acl.authorizer import AclAuthorizer
+from sparklog.security.acl.pattern import SPECIFIC
+from sparklog.security.audit import AuditLog
+from sparklog.security.caller import Caller
+from sparklog.security.principal import Principal
+from sparklog.zk.acls import Found
+
+ROOT = Caller("10.0.0.1", principal=Principal("User", "root"))
+ALICE = Caller("10.0.0.1", principal=Principal("User", "alice"))
+
+
+class FakeStore:
+    """What ``AclStore`` would find; ``tell`` writes a list as somebody else, and fires the watch if not ``lost``."""
+
+    def __init__(self):
+        self.lists = {}
+        self.malformed = set()
+        self.told = {type_: {} for type_ in SPECIFIC}
+        self.next_number = dict.fromkeys(SPECIFIC, 0)
+        self.watches = {}
+        self.failures = 0
+        self.session_id = 1
+        self.readings = 0
+        self.kept_ms = {}
+
+    def _speak(self):
+        if self.failures:
+            self.failures -= 1
+            raise CoordinationError("ZooKeeper: ConnectionLoss")
+
+    def ensure_tree(self):
+        self._speak()
+
+    def read(self, pattern):
+        self._speak()
+        if pattern in self.malformed:
+            raise MalformedZnode(f"znode of {pattern} does not hold an access control list")
+        return self.lists.get(pattern, frozenset())
+
+    def read_all(self):
+        self._speak()
+        self.readings += 1
+        whole = {each: entries for each, entries in self.lists.items() if each not in self.malformed}
+        return Found(whole, {each: f"znode of {each} does not hold a list" for each in self.malformed})
+
+    def change(self, pattern, change):
+        before = self.read(pattern)
+        after = change(before)
+        if after != before:
+            self.tell(pattern, *after)
+        return before
+
+    def changes(self, type_, on_change):
+        self._speak()
+        self.watches[type_] = on_change
+        return sorted(self.told[type_])
+
+    def changed(self, type_, number):
+        self._speak()
+        found = self.told[type_].get(number)
+        if found == "malformed":
+            raise MalformedZnode("znode does not tell of a change")
+        return found
+
+    def forget_changes(self, type_, kept_ms):
+        self.kept_ms[type_] = kept_ms
+
+    def tell(self, pattern, *entries, lost=False):
+        self.lists[pattern] = frozenset(entries)
+        self.notify(pattern.type, pattern, lost=lost)
+
+    def notify(self, type_, what, *, lost=False):
+        self.told[type_][self.next_number[type_]] = what
+        self.next_number[type_] += 1
+        watch = self.watches.pop(type_, None)
+        if watch and not lost:
+            watch()
+
+
+async def at_once(call, *args):
+    await asyncio.sleep(0)
+    return call(*args)
+
+
+@asynccontextmanager
+async def following(store):
+    """A broker's lists that follow the store; ``User:root`` may do everything."""
+    audit = AuditLog(lambda: 0.0)
+    acls = Acls(AclAuthorizer([ROOT.principal], audit, allow_without_acl=False), audit, store, at_once)
+    await acls.load()
+    acls.follow()
+    try:
+        yield acls
+    finally:
+        await acls.close()
+
+
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)
