@@ -1,10 +1,15 @@
 """Access control lists in a ZooKeeper that is none, and a broker that follows them."""
 
 import asyncio
+from collections.abc import Generator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 from sparklog.broker.acls import Acls
+from sparklog.broker.context import ApiRequest
 from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.net.turns import Turns
+from sparklog.security.access import AllowEverything
 from sparklog.security.acl.authorizer import AclAuthorizer
 from sparklog.security.acl.pattern import SPECIFIC
 from sparklog.security.audit import AuditLog
@@ -106,3 +111,30 @@ async def until(condition):
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def asked(handler, message, caller=ROOT, store=None, version=3):
+    """What a broker with the lists of the store answers; without a store, one without an authorizer."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        turns = Turns(loop)
+        request = ApiRequest(handler.API, version, "c", caller, message)
+        if store is None:
+            broker = SimpleNamespace(authorizer=AllowEverything(), acls=None, turns=turns)
+            return await _answer(handler.handle(broker, request))
+        async with following(store) as acls:
+            broker = SimpleNamespace(authorizer=acls.authorizer, acls=acls, turns=turns)
+            return await _answer(handler.handle(broker, request))
+
+    return asyncio.run(main())
+
+
+async def _answer(served):
+    if not isinstance(served, Generator):
+        return await served
+    while True:
+        try:
+            next(served)
+        except StopIteration as end:
+            return end.value

@@ -21,13 +21,11 @@ from sparklog.security.acl.binding import AclBinding, AclFilter
 from sparklog.security.acl.entry import AclEntry, Permission, operation_by_number
 from sparklog.security.acl.pattern import PatternType, ResourcePattern
 
-EVERY_BINDING = AclFilter()
-
 
 class AclAdmin(AdminBase):
     """Any broker answers. A change is in force on the broker that made it, and on the others moments later."""
 
-    async def describe_acls(self, wanted: AclFilter = EVERY_BINDING) -> list[AclBinding]:
+    async def describe_acls(self, wanted: AclFilter | None = None) -> list[AclBinding]:
         """The entries that are ``wanted``, sorted; by default all. They are those in force on the broker that answers.
 
         Raises ApiError: SECURITY_DISABLED where the brokers have no authorizer, CLUSTER_AUTHORIZATION_FAILED where the
@@ -35,7 +33,7 @@ class AclAdmin(AdminBase):
         """
         answer = await self._session.any_broker_request(
             ApiKey.DESCRIBE_ACLS,
-            lambda _: DescribeAclsRequest(**_fields(wanted)),
+            lambda _: DescribeAclsRequest(**_fields(wanted or AclFilter())),
             check=lambda answer: raise_error(answer, "cannot describe access control lists"),
         )
         return sorted(
