@@ -263,4 +263,26 @@ METADATA = [
     ),
 ]
 
-CASES = [*BETWEEN_BROKERS, *RECORDS, *METADATA]
+_FINDING = {"resource_type_filter": 1, "operation": 1, "permission_type": 1}
+LISTS = [
+    Case("DescribeAcls", ApiKey.DESCRIBE_ACLS, 3, _FINDING, [f"DESCRIBE {ON_CLUSTER}"], {CLUSTER}),
+    Case(
+        "CreateAcls",
+        ApiKey.CREATE_ACLS,
+        3,
+        {"creations": [{"resource_type": 2, "resource_name": "t", "operation": 3, "permission_type": 3}]},
+        [f"ALTER {ON_CLUSTER}"],
+        {CLUSTER},
+        parts=("turns",),
+    ),
+    Case(
+        "DeleteAcls",
+        ApiKey.DELETE_ACLS,
+        3,
+        {"filters": [_FINDING]},
+        [f"ALTER {ON_CLUSTER}"],
+        {CLUSTER},
+        parts=("turns",),
+    ),
+]
+CASES = [*BETWEEN_BROKERS, *RECORDS, *METADATA, *LISTS]

@@ -6,13 +6,14 @@ added.
 
 from __future__ import annotations
 
-from sparklog.broker.acl_changes import changeable, changed
+from sparklog.broker.acl_requests import changed, lists_for
 from sparklog.broker.acls import Acls
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.acls import read_binding
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreateAclsRequest, CreateAclsResponse
+from sparklog.security.access import Operation
 from sparklog.security.acl.binding import AclBinding
 from sparklog.security.acl.checking import complaint_about
 from sparklog.security.acl.pattern import ResourcePattern
@@ -27,7 +28,7 @@ Answers = list[AclBinding | ApiError | None]
 
 async def handle(broker: BrokerContext, request: ApiRequest[CreateAclsRequest]) -> CreateAclsResponse:
     try:
-        acls = changeable(broker, request)
+        acls = lists_for(broker, request, Operation.ALTER)
         answers: Answers = [_checked(each) async for each in broker.turns.paced(request.message.creations)]
         await _add(acls, request.caller, answers)
     except ApiError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparklog.broker.acl_changes import changeable, changed
+from sparklog.broker.acl_requests import changed, lists_for
 from sparklog.broker.acls import Acls
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
@@ -17,6 +17,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.acls import read_filter
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
+from sparklog.security.access import Operation
 from sparklog.security.acl.binding import AclBinding, AclFilter
 from sparklog.security.acl.checking import is_storable
 from sparklog.security.acl.entry import AclEntry
@@ -45,7 +46,7 @@ class _Outcome:
 async def handle(broker: BrokerContext, request: ApiRequest[DeleteAclsRequest]) -> DeleteAclsResponse:
     outcomes = [_Outcome(each) async for each in broker.turns.paced(request.message.filters)]
     try:
-        acls = changeable(broker, request)
+        acls = lists_for(broker, request, Operation.ALTER)
         for pattern, finding in (await _targets(acls, broker.turns, outcomes)).items():
             await _delete(acls, request.caller, pattern, finding)
     except ApiError as error:

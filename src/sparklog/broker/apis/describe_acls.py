@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from sparklog.broker.acl_requests import lists_for
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.acls import read_filter
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
 from sparklog.protocol.slices import Steps, each_of
-from sparklog.security.access import CLUSTER, Operation
+from sparklog.security.access import Operation
 from sparklog.security.acl.binding import AclFilter, AclLists
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import ResourcePattern
@@ -20,21 +21,13 @@ _Resource = DescribeAclsResponse.DescribeAclsResource
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeAclsRequest]) -> Steps[DescribeAclsResponse]:
     try:
-        lists = _lists(broker, request)
+        lists = lists_for(broker, request, Operation.DESCRIBE).snapshot.lists
         filter_ = read_filter(request.message)
     except ApiError as error:
         yield from ()
         return DescribeAclsResponse(throttle_time_ms=0, error_code=error.code, error_message=error.reason, resources=[])
     found = [] if filter_ is None else (yield from _found(lists, filter_))
     return DescribeAclsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, resources=found)
-
-
-def _lists(broker: BrokerContext, request: ApiRequest[DescribeAclsRequest]) -> AclLists:
-    if not broker.authorizer.allows(request.caller, Operation.DESCRIBE, CLUSTER):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the caller may not DESCRIBE the cluster")
-    if broker.acls is None:
-        raise ApiError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on the broker (authorizer.class.name)")
-    return broker.acls.snapshot.lists
 
 
 def _found(lists: AclLists, filter_: AclFilter) -> Steps[list[_Resource]]:

@@ -1,23 +1,23 @@
-"""What CreateAcls and DeleteAcls share: who may, and changes list by list, each told of in the audit log."""
+"""What DescribeAcls, CreateAcls and DeleteAcls share: who may, and what a client is told of a change that failed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from sparklog.broker.acls import Acls
+from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext, M
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
-from sparklog.security.access import CLUSTER, Operation
+from sparklog.security.access import Operation
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import ResourcePattern
 
 Change = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
 
 
-def changeable(broker: BrokerContext, request: ApiRequest[M]) -> Acls:
-    """The broker's lists. Raises ApiError where the caller may not change them, or where there are none."""
-    if not broker.authorizer.allows(request.caller, Operation.ALTER, CLUSTER):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the caller may not ALTER the cluster")
+def lists_for(broker: BrokerContext, request: ApiRequest[M], operation: Operation) -> Acls:
+    """The broker's lists, for a caller that may do this with the cluster. Raises ApiError."""
+    check(broker, request, operation)
     if broker.acls is None:
         raise ApiError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on the broker (authorizer.class.name)")
     return broker.acls
