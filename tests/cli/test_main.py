@@ -30,6 +30,7 @@ GROUPS = {
     "group": ("list", "describe", "reset-offsets", "delete"),
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
+    "acl": ("list", "add", "remove"),
     "compact": ("run", "status"),
     "backup": ("run", "list", "verify"),
     "txn": ("list", "describe", "commit", "abort", "find-hanging"),
@@ -45,6 +46,7 @@ ASKING = [
     ["txn", "commit"],
     ["txn", "abort"],
     ["writes", "finish"],
+    ["acl", "remove"],
 ]
 
 MISUSES = [

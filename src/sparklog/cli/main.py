@@ -26,6 +26,7 @@ COMMANDS = {
     "group": "See consumer groups and their lag; set where they read on.",
     "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
     "config": "See and change settings while the cluster runs.",
+    "acl": "See, add and remove entries of access control lists.",
     "compact": "See how far compacted topics are cleaned; clean them now.",
     "erase": "Remove every record of some keys, for good; prove it.",
     "backup": "Back topics up; list backups, read them again.",
