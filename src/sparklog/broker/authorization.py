@@ -27,6 +27,7 @@ REFUSALS: Final = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+_NOT_ASKED: Final = -(1 << 31)
 _POSSIBLE = {ResourceType.TOPIC: ON_TOPIC, ResourceType.GROUP: ON_GROUP, ResourceType.CLUSTER: ON_CLUSTER}
 
 
@@ -115,3 +116,8 @@ def authorized_on_cluster(broker: BrokerContext, request: ApiRequest[Any], *, as
     if asked and not broker.authorizer.allows(request.caller, Operation.DESCRIBE, CLUSTER):
         return frozenset()
     return authorized_operations(broker, request, CLUSTER, asked=asked)
+
+
+def bits_of(allowed: Allowed) -> int:
+    """The operations as the wire has them, for the messages whose schema says no more than that it is a number."""
+    return _NOT_ASKED if allowed is None else sum(1 << each for each in allowed)

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from sparklog.broker.context import BrokerContext
+from sparklog.broker.authorization import check
+from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import check_settings_keep_state
 from sparklog.config.broker import check_cleaner
 from sparklog.config.dynamic import (
@@ -24,10 +25,13 @@ from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
 from sparklog.protocol.messages import AlterConfigsResponse, IncrementalAlterConfigsResponse
 from sparklog.protocol.slices import Steps
 from sparklog.replica.policies import check_installed
+from sparklog.security import access
 from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS = 2, 4, 8, 16
 """Kafka's numbers for what has settings (``ConfigResource.java``)."""
+_OF_CLUSTER = (BROKER, _BROKER_LOGGER, _CLIENT_METRICS)
+"""Those to which a right on the cluster is one."""
 
 _OPERATIONS = frozenset(Operation)
 _OF_CLEANER = ("log.cleaner.threads", "log.cleaner.dedupe.buffer.size")
@@ -60,8 +64,24 @@ class Outcome(NamedTuple):
     message: str | None
 
 
+def check_settings(
+    broker: BrokerContext, request: ApiRequest[Any], operation: access.Operation, kind: int, name: str
+) -> None:
+    """Raises ApiError if the caller may not do so with the settings; what has none needs no right, and is refused."""
+    if kind == TOPIC:
+        check(broker, request, operation, access.Resource(access.ResourceType.TOPIC, name))
+    elif kind in _OF_CLUSTER:
+        check(broker, request, operation)
+
+
 def altered(
-    broker: BrokerContext, resources: Iterable[Resource], response: type[R], *, afresh: bool, validate_only: bool
+    broker: BrokerContext,
+    request: ApiRequest[Any],
+    resources: Iterable[Resource],
+    response: type[R],
+    *,
+    afresh: bool,
+    validate_only: bool,
 ) -> Steps[Awaitable[R]]:
     """Understand what is asked in steps, a setting each, and then do it; ``response`` is the class of the answer."""
     keys, asked = [], []
@@ -69,18 +89,19 @@ def altered(
         keys.append((each.kind, each.name))
         asked.append((yield from _asked_for(*each, afresh=afresh)))
         yield
-    return _answer(broker, asked, keys, response, validate_only=validate_only)
+    return _answer(broker, request, asked, keys, response, validate_only=validate_only)
 
 
 async def _answer(
     broker: BrokerContext,
+    request: ApiRequest[Any],
     asked: list[Asked | ApiError],
     keys: list[tuple[int, str]],
     response: type[R],
     *,
     validate_only: bool,
 ) -> R:
-    outcomes = await _alter_each(broker, asked, keys, validate_only=validate_only)
+    outcomes = await _alter_each(broker, request, asked, keys, validate_only=validate_only)
     result = response.AlterConfigsResourceResponse
     results = [
         result(error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name)
@@ -90,7 +111,12 @@ async def _answer(
 
 
 async def _alter_each(
-    broker: BrokerContext, resources: list[Asked | ApiError], keys: list[tuple[int, str]], *, validate_only: bool
+    broker: BrokerContext,
+    request: ApiRequest[Any],
+    resources: list[Asked | ApiError],
+    keys: list[tuple[int, str]],
+    *,
+    validate_only: bool,
 ) -> list[Outcome]:
     """Change the settings of each resource, or say why not; ``keys`` name them all, in the same order."""
     times = Counter(keys)
@@ -101,6 +127,7 @@ async def _alter_each(
                 raise asked
             if times[key] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "each resource must stand in the request once only")
+            check_settings(broker, request, access.Operation.ALTER_CONFIGS, *key)
             await _alter(broker, asked, validate_only=validate_only)
             outcomes.append(Outcome(ErrorCode.NONE, None))
         except ApiError as error:

@@ -23,4 +23,4 @@ def handle(broker: BrokerContext, request: ApiRequest[AlterConfigsRequest]) -> S
         )
         for each in message.resources
     )
-    return altered(broker, resources, AlterConfigsResponse, afresh=True, validate_only=message.validate_only)
+    return altered(broker, request, resources, AlterConfigsResponse, afresh=True, validate_only=message.validate_only)

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
+from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.ALTER_PARTITION_REASSIGNMENTS
@@ -24,6 +26,10 @@ _AskedTopic = AlterPartitionReassignmentsRequest.ReassignableTopic
 def handle(
     broker: BrokerContext, request: ApiRequest[AlterPartitionReassignmentsRequest]
 ) -> AlterPartitionReassignmentsResponse | Awaitable[AlterPartitionReassignmentsResponse]:
+    try:
+        check(broker, request, Operation.ALTER)
+    except ApiError as refused:
+        return _refused(refused)
     if not broker.controller.is_active:
         return _refused(ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller"))
     return _reassign(broker, request.message)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.ALTER_REPLICA_LOG_DIRS
@@ -23,8 +25,10 @@ _Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 
 async def handle(broker: BrokerContext, request: ApiRequest[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
     results: defaultdict[str, dict[int, ErrorCode]] = defaultdict(dict)
+    refused = refusal(broker, request, Operation.ALTER)
     async for tp, path in broker.turns.paced(_wishes(request.message)):
-        results[tp.topic][tp.partition] = await _alter(broker, tp, path)
+        is_refused = refused is not ErrorCode.NONE
+        results[tp.topic][tp.partition] = refused if is_refused else await _alter(broker, tp, path)
     topics = await broker.turns.drive(_telling(results), lambda: "an AlterReplicaLogDirs")
     return AlterReplicaLogDirsResponse(throttle_time_ms=0, results=topics)
 

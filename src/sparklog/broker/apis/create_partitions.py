@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import check_state_is_kept
 from sparklog.broker.topics import cannot_hold, check_replication_factor
@@ -12,6 +13,7 @@ from sparklog.controller.reassignment import in_progress
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import INTERNAL_TOPICS
 from sparklog.zk.znodes import TopicAssignment
 
@@ -28,6 +30,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequ
         try:
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in the request")
+            _check_asked(broker, request, topic.name)
             await _grow(broker, topic, message.timeout_ms / 1000, validate_only=message.validate_only)
         except ApiError as error:
             code, text = error.code, error.reason
@@ -35,6 +38,13 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequ
             CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=text)
         )
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+
+
+def _check_asked(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequest], topic: str) -> None:
+    """Raises ApiError where the topic is not to be looked for."""
+    if not broker.controller.is_active:
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    check(broker, request, Operation.ALTER, Resource(ResourceType.TOPIC, topic))
 
 
 async def _grow(

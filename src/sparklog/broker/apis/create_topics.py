@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
+from sparklog.broker.authorization import Rights, creation_rights
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import metric_name
 from sparklog.config.definition import definitions
@@ -21,6 +23,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from sparklog.protocol.slices import MOST_ELEMENTS
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.security.access import Operation
 from sparklog.zk.znodes import TopicAssignment
 
 API = ApiKey.CREATE_TOPICS
@@ -47,10 +50,15 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreateTopicsRequest]
     asked = Counter(topic.name for topic in message.topics)
     firsts = {metric_name(topic.name): topic.name for topic in reversed(message.topics)}
     answers: Answers = []
+    may_create, told = (
+        creation_rights(broker, request),
+        Rights(broker, request, Operation.DESCRIBE_CONFIGS, quietly=True),
+    )
     room = _MOST_PARTITIONS
     async for topic in broker.turns.paced(message.topics):
         try:
-            planned = _plan(broker, topic, asked, firsts, room)
+            _check(broker, topic.name, asked, may_create)
+            planned = _plan(broker, topic, firsts, room)
             room -= len(planned.assignment.partitions)
             answers.append(planned)
         except ApiError as error:
@@ -59,18 +67,24 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreateTopicsRequest]
         await _create(broker, answers, message.timeout_ms / 1000)
     settings = _Settings(broker)
     results = [
-        _refused(topic.name, each) if isinstance(each, ApiError) else _result(each, settings, message)
+        _refused(topic.name, each, told) if isinstance(each, ApiError) else _result(each, settings, message, told)
         async for topic, each in broker.turns.paced(zip(message.topics, answers, strict=True))
     ]
     return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
 
-def _plan(broker: BrokerContext, topic: _Asked, asked: Counter[str], firsts: dict[str, str], room: int) -> _Planned:
-    """The topic, if it may be made, and has no more partitions than there is ``room`` for in the request."""
+def _check(broker: BrokerContext, name: str, asked: Counter[str], may_create: Callable[[str], bool]) -> None:
+    """Raises ApiError where the topic is not to be looked for."""
     if not broker.controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
-    if asked[topic.name] > 1:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in the request")
+    if asked[name] > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {name!r} stands twice in the request")
+    if not may_create(name):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"to make {name!r} needs CREATE on it or on the cluster")
+
+
+def _plan(broker: BrokerContext, topic: _Asked, firsts: dict[str, str], room: int) -> _Planned:
+    """The topic, if it can be made, and has no more partitions than there is ``room`` for in the request."""
     first = firsts[metric_name(topic.name)]
     if first != topic.name:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name!r} collides with topic {first!r}")
@@ -113,17 +127,22 @@ async def _create(broker: BrokerContext, answers: Answers, timeout: float) -> No
                 group.create_task(make(place, each))
 
 
-def _refused(name: str, error: ApiError) -> _Result:
+def _refused(name: str, error: ApiError, told: Rights) -> _Result:
+    is_unauthorized = error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return _Result(
         name=name,
         topic_id=ZERO_UUID,
         error_code=error.code,
         error_message=error.reason,
-        topic_config_error_code=ErrorCode.NONE,
+        topic_config_error_code=_code_of_settings(name, told) if is_unauthorized else ErrorCode.NONE,
         num_partitions=-1,
         replication_factor=-1,
         configs=[],
     )
+
+
+def _code_of_settings(name: str, told: Rights) -> ErrorCode:
+    return ErrorCode.NONE if told.allows(name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class _Settings:
@@ -147,17 +166,20 @@ class _Settings:
         return self._told[given]
 
 
-def _result(planned: _Planned, settings: _Settings, message: CreateTopicsRequest) -> _Result:
+def _result(planned: _Planned, settings: _Settings, message: CreateTopicsRequest, told: Rights) -> _Result:
+    """What was made is told to those that may describe its settings."""
     assignment = planned.assignment
+    code = _code_of_settings(assignment.topic, told)
+    is_told = code is ErrorCode.NONE
     return _Result(
         name=assignment.topic,
-        topic_id=ZERO_UUID if message.validate_only else assignment.topic_id or ZERO_UUID,
+        topic_id=ZERO_UUID if message.validate_only or not is_told else assignment.topic_id or ZERO_UUID,
         error_code=ErrorCode.NONE,
         error_message=None,
-        topic_config_error_code=ErrorCode.NONE,
-        num_partitions=len(assignment.partitions),
-        replication_factor=len(next(iter(assignment.partitions.values()))),
-        configs=settings.of(planned.config),
+        topic_config_error_code=code,
+        num_partitions=len(assignment.partitions) if is_told else -1,
+        replication_factor=len(next(iter(assignment.partitions.values()))) if is_told else -1,
+        configs=settings.of(planned.config) if is_told else [],
     )
 
 

@@ -11,11 +11,13 @@ from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 
+from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode, LogDirFailed
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation
 from sparklog.structs import INTERNAL_TOPICS, TopicPartition
 
 API = ApiKey.DELETE_RECORDS
@@ -25,9 +27,9 @@ _NOWHERE = -1
 
 
 def handle(broker: BrokerContext, request: ApiRequest[DeleteRecordsRequest]) -> Steps[Awaitable[DeleteRecordsResponse]]:
-    topics = []
+    topics, rights = [], Rights(broker, request, Operation.DELETE)
     for topic in request.message.topics:
-        deleted = yield from each_of(partial(_delete, broker, topic.name), topic.partitions)
+        deleted = yield from each_of(partial(_delete, broker, rights, topic.name), topic.partitions)
         topics.append(_Topic(name=topic.name, partitions=deleted))
         yield
     return _when_durable(broker, topics)
@@ -59,11 +61,15 @@ async def _when_durable(broker: BrokerContext, topics: list[_Topic]) -> DeleteRe
 
 
 def _delete(
-    broker: BrokerContext, topic: str, asked: DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+    broker: BrokerContext,
+    rights: Rights,
+    topic: str,
+    asked: DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition,
 ) -> _Topic.DeleteRecordsPartitionResult:
     tp = TopicPartition(topic, asked.partition_index)
     code, low_watermark = ErrorCode.NONE, _NOWHERE
     try:
+        rights.check(topic)
         if tp.topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the records of {tp.topic} are the broker's own")
         broker.held(tp)

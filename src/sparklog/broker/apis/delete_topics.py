@@ -1,6 +1,7 @@
 """DeleteTopics: by name, or from version 6 by id; answered once its name is free again or time is up.
 
-By id only the topic that bears it is deleted, whatever the brokers know by its name meanwhile.
+By id only the topic that bears it is deleted, whatever the brokers know by its name meanwhile. Its name is told to
+those that may describe it.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import check_state_is_kept
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.DELETE_TOPICS
 VERSIONS = range(1, 7)
@@ -28,11 +31,19 @@ async def handle(broker: BrokerContext, request: ApiRequest[DeleteTopicsRequest]
         else ((name, ZERO_UUID) for name in message.topic_names)
     )
     timeout = message.timeout_ms / 1000
-    results = [await _delete(broker, name, topic_id, timeout) async for name, topic_id in broker.turns.paced(asked)]
+    results = [
+        await _delete(broker, request, name, topic_id, timeout) async for name, topic_id in broker.turns.paced(asked)
+    ]
     return DeleteTopicsResponse(throttle_time_ms=0, responses=results)
 
 
-async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID | None, timeout: float) -> _Result:
+async def _delete(
+    broker: BrokerContext,
+    request: ApiRequest[DeleteTopicsRequest],
+    name: str | None,
+    topic_id: UUID | None,
+    timeout: float,
+) -> _Result:
     cache = broker.metadata
     by_id = name is None
     if not by_id and topic_id not in (None, ZERO_UUID):
@@ -41,6 +52,9 @@ async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID | None
         name = cache.name_of(topic_id)
     if not broker.controller.is_active:
         return _result(name, topic_id, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    refused = None if name is None else _refused(broker, request, name, topic_id, by_id=by_id)
+    if refused is not None:
+        return refused
     topic = cache.topic(name) if name is not None else None
     if name is None or topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -60,6 +74,18 @@ async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID | None
     if not await cache.wait_for(is_gone, timeout):
         return _result(name, doomed, ErrorCode.REQUEST_TIMED_OUT, "the deletion goes on after this answer")
     return _result(name, doomed, ErrorCode.NONE, None)
+
+
+def _refused(
+    broker: BrokerContext, request: ApiRequest[DeleteTopicsRequest], name: str, topic_id: UUID | None, *, by_id: bool
+) -> _Result | None:
+    """None if the caller may delete the topic."""
+    resource = Resource(ResourceType.TOPIC, name)
+    code = refusal(broker, request, Operation.DESCRIBE, resource) if by_id else ErrorCode.NONE
+    if code is not ErrorCode.NONE:
+        return _result(None, topic_id, code, "the topic may not be described")
+    code = refusal(broker, request, Operation.DELETE, resource)
+    return None if code is ErrorCode.NONE else _result(name, topic_id, code, "the topic may not be deleted")
 
 
 def _result(name: str | None, topic_id: UUID | None, code: ErrorCode, message: str | None) -> _Result:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sparklog.broker.config_alteration import BROKER, TOPIC
+from sparklog.broker.config_alteration import BROKER, TOPIC, check_settings
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import Definition, definitions
@@ -16,6 +16,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from sparklog.security.access import Operation
 
 API = ApiKey.DESCRIBE_CONFIGS
 VERSIONS = range(1, 5)
@@ -33,6 +34,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[DescribeConfigsReque
         try:
             if times[resource.resource_type, resource.resource_name] > 1:  # or a short request had a huge answer
                 raise ApiError(ErrorCode.INVALID_REQUEST, "each resource must stand in the request once only")
+            check_settings(broker, request, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
             configs = await _describe(broker, resource, entries)
         except ApiError as error:
             code, text = error.code, error.reason

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.log.directories.usage import DirectoryUse, LogUse
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.DESCRIBE_LOG_DIRS
@@ -19,6 +21,9 @@ _Topic = _Result.DescribeLogDirsTopic
 
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeLogDirsRequest]) -> Steps[DescribeLogDirsResponse]:
+    refused = refusal(broker, request, Operation.DESCRIBE)
+    if refused is not ErrorCode.NONE:
+        return DescribeLogDirsResponse(throttle_time_ms=0, error_code=refused, results=[])
     wanted: set[TopicPartition] | None = None
     if request.message.topics is not None:
         wanted = set()

@@ -6,12 +6,14 @@ describes it as often as it is named; clients look for partitions by name and nu
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.DESCRIBE_PRODUCERS
@@ -22,21 +24,22 @@ _Partition = _Topic.PartitionResponse
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeProducersRequest]) -> Steps[DescribeProducersResponse]:
     topics: dict[str, _Topic] = {}
-    seen = set()
+    seen, rights = set(), Rights(broker, request, Operation.READ)
     for topic in request.message.topics:
         described = topics.setdefault(topic.name, _Topic(name=topic.name, partitions=[]))
         for each in topic.partition_indexes:
             tp = TopicPartition(topic.name, each)
             if tp not in seen:
                 seen.add(tp)
-                described.partitions.append((yield from _describe(broker, tp)))
+                described.partitions.append((yield from _describe(broker, rights, tp)))
             yield
         yield
     return DescribeProducersResponse(throttle_time_ms=0, topics=[*topics.values()])
 
 
-def _describe(broker: BrokerContext, tp: TopicPartition) -> Steps[_Partition]:
+def _describe(broker: BrokerContext, rights: Rights, tp: TopicPartition) -> Steps[_Partition]:
     try:
+        rights.check(tp.topic)
         partition = broker.replicas.partition(tp)
         partition.check_leader()
     except ApiError as error:

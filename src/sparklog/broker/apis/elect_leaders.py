@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
+from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import elect_unclean, prefer
@@ -12,6 +13,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.security.access import Operation
 from sparklog.structs import NO_LEADER, TopicPartition
 
 API = ApiKey.ELECT_LEADERS
@@ -25,6 +27,9 @@ Verdict = tuple[ErrorCode, str | None]
 def handle(
     broker: BrokerContext, request: ApiRequest[ElectLeadersRequest]
 ) -> Steps[ElectLeadersResponse] | Awaitable[ElectLeadersResponse]:
+    refused = refusal(broker, request, Operation.ALTER)
+    if refused is not ErrorCode.NONE:
+        return _answer(refused, dict.fromkeys(_asked(request.message, None), (refused, None)))
     message, context = request.message, broker.controller.context
     kind = message.election_type if request.version >= _FIRST_VERSION_WITH_TYPE else _PREFERRED
     if context is not None and kind in (_PREFERRED, _UNCLEAN):

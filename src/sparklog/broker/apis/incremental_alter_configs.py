@@ -27,5 +27,5 @@ def handle(
         for each in message.resources
     )
     return altered(
-        broker, resources, IncrementalAlterConfigsResponse, afresh=False, validate_only=message.validate_only
+        broker, request, resources, IncrementalAlterConfigsResponse, afresh=False, validate_only=message.validate_only
     )

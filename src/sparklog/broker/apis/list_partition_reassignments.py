@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.reassignment import in_progress
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from sparklog.protocol.slices import Steps
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.LIST_PARTITION_REASSIGNMENTS
@@ -21,6 +23,10 @@ _Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 def handle(
     broker: BrokerContext, request: ApiRequest[ListPartitionReassignmentsRequest]
 ) -> Steps[ListPartitionReassignmentsResponse]:
+    try:
+        check(broker, request, Operation.DESCRIBE)
+    except ApiError as refused:
+        return _response(refused.code, refused.reason, [])
     context = broker.controller.context
     if context is None:
         return _response(ErrorCode.NOT_CONTROLLER, "this broker is not the controller", [])
