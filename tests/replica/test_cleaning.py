@@ -32,6 +32,7 @@ from sparklog.record.records import iter_batches, iter_records
 from sparklog.replica import cleaning
 from sparklog.replica.cleaning import LogCleaner, NotCleaned
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.principal import ANONYMOUS
 from sparklog.structs import STATE_TOPICS, OffsetAndEpoch, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.eventually import wait_for_death
@@ -613,7 +614,7 @@ async def test_what_a_broker_has_leased_is_replaced_when_the_lease_is_over(stage
     async with stage() as built:
         log = await _gated(built, "before_group")
         leases = Leases(built.clock)
-        number, lease = leases.grant(20)
+        number, lease = leases.grant(20, ANONYMOUS)
         held = {extent.path: extent.inode for extent in log.extents(0, 1, lease=lease).files}
         built.before_group.open.set()
         await built.on_disk(int)
@@ -622,7 +623,7 @@ async def test_what_a_broker_has_leased_is_replaced_when_the_lease_is_over(stage
         assert {path: path.stat().st_ino for path in held} == held
         assert TP in built.cleaner.under_way
         if how == "ends":
-            leases.end([number])
+            leases.end([number], ANONYMOUS)
         else:
             built.clock.advance(20)
         await built.until(lambda: TP in built.cleaner.last_runs, time_stands=True)

@@ -13,7 +13,7 @@ Which API asks for what: the table in ``docs/security.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -96,6 +96,23 @@ def creation_rights(broker: BrokerContext, request: ApiRequest[Any]) -> Callable
     if broker.authorizer.allows_quietly(request.caller, Operation.CREATE, CLUSTER):
         return lambda _: True
     return Rights(broker, request, Operation.CREATE).allows
+
+
+class Described:
+    """Of which topics the caller may hear: of those that it names, all or none; else of those that it may describe."""
+
+    def __init__(self, broker: BrokerContext, request: ApiRequest[Any], named: Collection[str] | None) -> None:
+        """``named``: None where all are asked for."""
+        self._named = None if named is None else frozenset(named)
+        self._rights = Rights(broker, request, Operation.DESCRIBE, quietly=named is None)
+
+    def check(self) -> None:
+        """Raises ApiError(TOPIC_AUTHORIZATION_FAILED) for the first that is named and may not be described."""
+        for each in sorted(self._named or ()):
+            self._rights.check(each)
+
+    def __contains__(self, topic: str) -> bool:
+        return (self._named is None or topic in self._named) and self._rights.allows(topic)
 
 
 def authorized_operations(

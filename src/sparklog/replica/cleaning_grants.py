@@ -135,6 +135,11 @@ class CleaningGrants:
     def _until(self, duration_s: float) -> float:
         return self._clock.monotonic() + min(max(duration_s, 0.0), LONGEST_S)
 
+    def topic_of(self, token: int) -> str | None:
+        """Whose cleaning a token is for; None of one that has lapsed or is unknown."""
+        grant = self._grants.get(token)
+        return None if grant is None else grant.tp.topic
+
     def renew(self, tokens: Iterable[int], duration_s: float) -> list[int]:
         """Let these run for ``duration_s`` from now on; the tokens of those that have lapsed."""
         self.expire()

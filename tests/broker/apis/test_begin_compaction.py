@@ -22,6 +22,7 @@ from sparklog.replica.cleaning import Abandoned, NotCleaned, NothingToClean
 from sparklog.replica.cleaning_grants import CleanedAlready
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
+from sparklog.testing.authorizer import ListedRights
 
 TASK = CleaningTask(
     "/d/users-0", "users-0", (SegmentFacts(0, 1, 2, 3, 4),), 0, 5, 6, 7, TopicConfig(),
@@ -37,6 +38,9 @@ class Grants:
         self.failure = None
         self.said = []
         self.gate = None
+
+    def topic_of(self, token):
+        return {7: "users", 8: "other", 42: "users"}.get(token)
 
     def renew(self, tokens, duration_s):
         self.said.append(("renew", tuple(tokens), duration_s))
@@ -201,3 +205,18 @@ def test_a_reason_is_cut_short(broker):
 def test_a_group_that_waits_is_answered_in_time(broker):
     broker.cleaning_grants.gate = asyncio.Event()
     assert committed(broker, 0, timeout_ms=0)[0] is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_grant_of_a_topic_that_may_not_be_altered_comes_back_as_lapsed(broker):
+    broker.authorizer = ListedRights("ALTER topic users")
+    answer, partition = begun(broker, renewed=(7, 8, 700))
+    assert (partition.token, answer.lapsed) == (42, [8, 700])
+    assert broker.cleaning_grants.said[0] == ("renew", (7, 700), 1.5)
+
+
+def test_a_token_is_of_no_use_without_the_right(broker):
+    broker.authorizer = ListedRights()
+    code, why = committed(broker, 0)
+    assert code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert why == "User:ANONYMOUS needs ALTER on topic 'users'"
+    assert broker.cleaning_grants.said == []

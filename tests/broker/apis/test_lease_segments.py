@@ -80,7 +80,7 @@ def asking_for(partition, *ranges, most=-1, version=0, epoch=-1):
         ],
     )
     broker = SimpleNamespace(
-        authorizer=AllowEverything(), leases=SimpleNamespace(end=lambda _: None), held=lambda _: partition
+        authorizer=AllowEverything(), leases=SimpleNamespace(end=lambda _, holder: None), held=lambda _: partition
     )
     return lease_segments.handle(broker, ApiRequest(lease_segments.API, version, "c", Caller("h"), message))
 

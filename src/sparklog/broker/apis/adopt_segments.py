@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
+from sparklog.broker.authorization import check, is_open
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.adoption import Adoption, AppendAdoption, Offer
@@ -19,6 +20,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AdoptSegmentsRequest, AdoptSegmentsResponse
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.replica.adopting import Adopted, Mode, Wish
+from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import INTERNAL_TOPICS, TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
 
@@ -28,6 +30,10 @@ VERSIONS = range(0, 1)
 
 async def handle(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest]) -> AdoptSegmentsResponse:
     message = request.message
+    try:
+        _check(broker, request)
+    except ApiError as error:
+        return _refused(error.code, error.reason)
     adopting = broker.loop.create_task(_adopt(broker, message), name=f"adopting segments of {message.topic}")
     try:
         done, _ = await asyncio.wait([adopting], timeout=max(message.timeout_ms, 0) / 1000)
@@ -46,6 +52,20 @@ async def handle(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest
         last_offset=adopted.last_offset,
         log_start_offset=adopted.log_start_offset,
     )
+
+
+def _check(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest]) -> None:
+    """Raises ApiError. Who gives the offsets alters the topic; who appends does it as by a Produce."""
+    message = request.message
+    topic = Resource(ResourceType.TOPIC, message.topic)
+    check(broker, request, Operation.WRITE, topic)
+    if message.mode == Mode.RESTORE:
+        check(broker, request, Operation.ALTER, topic)
+    elif message.transactional_id is not None:
+        check(broker, request, Operation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, message.transactional_id))
+    elif not is_open(broker):
+        why = "what is appended belongs to a transaction, whose id the request must give"
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
 
 
 async def _adopt(broker: BrokerContext, message: AdoptSegmentsRequest) -> Adopted:

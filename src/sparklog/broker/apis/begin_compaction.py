@@ -9,12 +9,14 @@ come back as lapsed.
 from __future__ import annotations
 
 from sparklog.broker.apis.describe_compaction import NOT_COMPACTED
+from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import BeginCompactionRequest, BeginCompactionResponse
 from sparklog.replica.cleaning import NothingToClean
 from sparklog.replica.cleaning_grants import CleanedAlready
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.BEGIN_COMPACTION
@@ -26,19 +28,32 @@ _Partition = _Topic.GrantedPartition
 
 async def handle(broker: BrokerContext, request: ApiRequest[BeginCompactionRequest]) -> BeginCompactionResponse:
     message = request.message
-    lapsed = broker.cleaning_grants.renew(message.renewed, message.duration_ms / 1000)
+    rights = Rights(broker, request, Operation.ALTER)
+    lapsed = _renew(broker, rights, message)
     topics = []
     for topic in message.topics:
         granted = []
         async for number in broker.turns.paced(topic.partitions):
-            granted.append(await _granted(broker, TopicPartition(topic.name, number), message))
+            granted.append(await _granted(broker, rights, TopicPartition(topic.name, number), message))
         topics.append(_Topic(name=topic.name, partitions=granted))
     return BeginCompactionResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, topics=topics, lapsed=lapsed)
 
 
-async def _granted(broker: BrokerContext, tp: TopicPartition, message: BeginCompactionRequest) -> _Partition:
+def _renew(broker: BrokerContext, rights: Rights, message: BeginCompactionRequest) -> list[int]:
+    """The tokens that have lapsed, and those for topics that the caller may not alter."""
+    grants, renewed, lapsed = broker.cleaning_grants, list[int](), list[int]()
+    for token in message.renewed:
+        topic = grants.topic_of(token)
+        (renewed if topic is None or rights.allows(topic) else lapsed).append(token)
+    return lapsed + grants.renew(renewed, message.duration_ms / 1000)
+
+
+async def _granted(
+    broker: BrokerContext, rights: Rights, tp: TopicPartition, message: BeginCompactionRequest
+) -> _Partition:
     code, said, token, target = ErrorCode.NONE, None, _NO_TOKEN, b""
     try:
+        rights.check(tp.topic)
         policy = broker.held(tp).config.cleanup_policy
         if "compact" not in policy:
             raise ApiError(NOT_COMPACTED, f"its cleanup.policy is {','.join(policy)}")

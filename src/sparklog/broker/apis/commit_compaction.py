@@ -11,6 +11,7 @@ import json
 from enum import IntEnum
 from typing import Any
 
+from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.compaction.process import CleaningFailed
 from sparklog.compaction.rewriting import CleanedGroup
@@ -20,6 +21,7 @@ from sparklog.errors import ApiError, ErrorCode, LogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CommitCompactionRequest, CommitCompactionResponse
 from sparklog.replica.cleaning import Abandoned
+from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.COMMIT_COMPACTION
 VERSIONS = range(0, 1)
@@ -39,6 +41,12 @@ class Step(IntEnum):
 
 async def handle(broker: BrokerContext, request: ApiRequest[CommitCompactionRequest]) -> CommitCompactionResponse:
     message = request.message
+    topic = broker.cleaning_grants.topic_of(message.token)
+    try:
+        if topic is not None:
+            check(broker, request, Operation.ALTER, Resource(ResourceType.TOPIC, topic))
+    except ApiError as refused:
+        return _answer(refused.code, refused.reason)
     taking = broker.loop.create_task(_take(broker, message), name=f"a step of cleaning {message.token}")
     try:
         done, _ = await asyncio.wait([taking], timeout=max(message.timeout_ms, 0) / 1000)

@@ -11,12 +11,14 @@ import asyncio
 from typing import NamedTuple
 
 from sparklog.broker.apis.describe_compaction import NOT_COMPACTED
+from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CompactPartitionsRequest, CompactPartitionsResponse
 from sparklog.protocol.slices import Steps
 from sparklog.replica.cleaning import LastRun, NotCleaned, NothingToClean
+from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.COMPACT_PARTITIONS
@@ -39,11 +41,12 @@ async def handle(broker: BrokerContext, request: ApiRequest[CompactPartitionsReq
     message = request.message
     asked = [TopicPartition(topic.name, number) for topic in message.topics for number in topic.partitions]
     since_ms = broker.clock.now_ms() if message.since_ms == _ASKED_FIRST else message.since_ms
+    rights = Rights(broker, request, Operation.ALTER)
     cleanings: dict[TopicPartition, asyncio.Task[_Outcome]] = {}
     try:
         async for tp in broker.turns.paced(asked):
             if tp not in cleanings:
-                cleaning = _cleaned(broker, tp, message.since_ms)
+                cleaning = _cleaned(broker, rights, tp, message.since_ms)
                 cleanings[tp] = broker.loop.create_task(cleaning, name=f"cleaning of {tp}")
         if cleanings:
             await asyncio.wait(cleanings.values(), timeout=max(message.timeout_ms, 0) / 1000)
@@ -54,9 +57,10 @@ async def handle(broker: BrokerContext, request: ApiRequest[CompactPartitionsReq
     return await broker.turns.drive(_answering(message, outcomes, since_ms), lambda: "a CompactPartitions")
 
 
-async def _cleaned(broker: BrokerContext, tp: TopicPartition, since_ms: int) -> _Outcome:
+async def _cleaned(broker: BrokerContext, rights: Rights, tp: TopicPartition, since_ms: int) -> _Outcome:
     """What became of ``tp``; a cleaning that ended at ``since_ms`` or later counts, if that is a time."""
     try:
+        rights.check(tp.topic)
         policy = broker.held(tp).config.cleanup_policy
     except ApiError as error:
         return _Outcome(error.code, error.reason)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sparklog.broker.authorization import Described
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -37,22 +38,26 @@ class _Worst(NamedTuple):
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeCompactionRequest]) -> Steps[DescribeCompactionResponse]:
     names = request.message.topics
-    wanted = None if names is None else set(names)
+    wanted = Described(broker, request, names)
+    try:
+        wanted.check()
+    except ApiError as refused:
+        return _response(broker, refused.code, _Worst(), [])
     worst, told = _Worst(), dict[TopicPartition, _Partition]()
     for candidate in broker.cleaner.candidates():
         if candidate is not None:
             if broker.cleaner.known_failure(candidate.tp) is None:
                 worst = worst.with_candidate(candidate)
-            if wanted is None or candidate.tp.topic in wanted:
+            if candidate.tp.topic in wanted:
                 told[candidate.tp] = _partition(broker, candidate.tp, candidate)
         yield
     for tp in list(broker.cleaner.uncleanable):
-        if tp not in told and (wanted is None or tp.topic in wanted) and _is_compacted(broker, tp):
+        if tp not in told and tp.topic in wanted and _is_compacted(broker, tp):
             told[tp] = _partition(broker, tp, None)
         yield
-    if wanted is not None:
-        yield from _tell_of_others(broker, wanted, told)
-    return _answer(broker, worst, (yield from _by_topic(told)))
+    if names is not None:
+        yield from _tell_of_others(broker, set(names), told)
+    return _response(broker, ErrorCode.NONE, worst, (yield from _by_topic(told)))
 
 
 def _is_compacted(broker: BrokerContext, tp: TopicPartition) -> bool:
@@ -120,13 +125,15 @@ def _by_topic(told: dict[TopicPartition, _Partition]) -> Steps[list[_Topic]]:
     return [*topics.values()]
 
 
-def _answer(broker: BrokerContext, worst: _Worst, topics: list[_Topic]) -> DescribeCompactionResponse:
+def _response(
+    broker: BrokerContext, code: ErrorCode, worst: _Worst, topics: list[_Topic]
+) -> DescribeCompactionResponse:
     """Source of the figures: Kafka 3.9, ``LogCleaner``, ``LogCleanerManager``."""
     cleaner = broker.cleaner
     last = cleaner.last_of_threads()
     return DescribeCompactionResponse(
         throttle_time_ms=0,
-        error_code=ErrorCode.NONE,
+        error_code=code,
         is_enabled=broker.config.log_cleaner_enable,
         threads=cleaner.threads,
         max_clean_time_secs=int(max((each.seconds for each in last), default=0)),

@@ -6,9 +6,10 @@ policies give up nothing. Other partitions are left out.
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import Described
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.cluster.offload_group import group_of
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeRetentionRequest, DescribeRetentionResponse
 from sparklog.protocol.slices import Steps
@@ -23,11 +24,14 @@ _Partition = _Topic.DescribedPartition
 
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeRetentionRequest]) -> Steps[DescribeRetentionResponse]:
-    names = request.message.topics
-    wanted = None if names is None else set(names)
+    wanted = Described(broker, request, request.message.topics)
+    try:
+        wanted.check()
+    except ApiError as refused:
+        return DescribeRetentionResponse(throttle_time_ms=0, error_code=refused.code, topics=[])
     topics: dict[str, _Topic] = {}
     for each in broker.replicas.served:
-        if wanted is None or each.tp.topic in wanted:
+        if each.tp.topic in wanted:
             told = _told(broker, each)
             if told is not None:
                 topic = topics.setdefault(each.tp.topic, _Topic(name=each.tp.topic, partitions=[]))

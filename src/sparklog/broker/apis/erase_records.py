@@ -8,6 +8,7 @@ else. What is told of a replica is told when it is done. Keys are never logged.
 
 from __future__ import annotations
 
+from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.compaction.erased_keys import MOST_BYTES, digest_of
 from sparklog.errors import ApiError, ErrorCode
@@ -15,6 +16,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import EraseRecordsRequest, EraseRecordsResponse
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.replica.erasing import Erasing, RoundId, RoundRefused, State
+from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import INTERNAL_TOPICS, TopicPartition
 
 API = ApiKey.ERASE_RECORDS
@@ -26,6 +28,10 @@ _Partition = EraseRecordsResponse.ErasedPartitionResult
 
 async def handle(broker: BrokerContext, request: ApiRequest[EraseRecordsRequest]) -> EraseRecordsResponse:
     message = request.message
+    try:
+        check(broker, request, Operation.DELETE, Resource(ResourceType.TOPIC, message.topic))
+    except ApiError as refused:
+        return _refused(refused.code, refused.reason)
     round_id = RoundId(message.erasure_id or ZERO_UUID, message.round)
     if message.topic in INTERNAL_TOPICS:
         return _refused(

@@ -2,7 +2,8 @@
 
 What is told is what a Fetch of the same isolation level would be given. From version 1 on any replica tells it, as far
 as it shows its log; a request of version 0 is for the leader. With a duration of 0 nothing is leased: who
-plans learns how many bytes there are. Granted leases end at their time, or when a later request says so. A request may
+plans learns how many bytes there are. Granted leases end at their time, or when a later request of the same principal
+says so. A request may
 name several ranges of a partition; one that overlaps another before it is refused, so that no file is told for each of
 many.
 """
@@ -14,6 +15,7 @@ from collections import defaultdict
 from functools import partial
 from typing import NamedTuple
 
+from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.leases import LONGEST_S
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
@@ -25,6 +27,7 @@ from sparklog.protocol.messages import LeaseSegmentsRequest, LeaseSegmentsRespon
 from sparklog.protocol.slices import Steps, each_in_steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.layout import MAX_INT64
+from sparklog.security.access import Operation
 from sparklog.structs import IsolationLevel, TopicPartition
 
 API = ApiKey.LEASE_SEGMENTS
@@ -63,23 +66,24 @@ class _Ranges:
 
 def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> Steps[LeaseSegmentsResponse]:
     message = request.message
-    broker.leases.end(message.ended_leases)
+    broker.leases.end(message.ended_leases, request.caller.principal)
     number, lease, duration_ms = _NO_LEASE, None, 0
     if message.duration_ms > 0 and message.topics:
         duration_ms = min(message.duration_ms, LONGEST_S * 1000)
-        number, lease = broker.leases.grant(duration_ms / 1000)
-    topics, asked = [], _Ranges()
+        number, lease = broker.leases.grant(duration_ms / 1000, request.caller.principal)
+    topics, asked, rights = [], _Ranges(), Rights(broker, request, Operation.READ)
     for topic in message.topics:
         found = _Finder(broker, message, topic, lease, of_leader=request.version < _FIRST_VERSION_OF_REPLICAS)
-        answers = yield from each_in_steps(partial(_answer, found, asked), topic.partitions)
+        answers = yield from each_in_steps(partial(_answer, found, rights, asked), topic.partitions)
         topics.append(_Topic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
         yield
     return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)
 
 
-def _answer(finder: _Finder, ranges: _Ranges, asked: _AskedTopic.LeasePartition) -> Steps[_Partition]:
+def _answer(finder: _Finder, rights: Rights, ranges: _Ranges, asked: _AskedTopic.LeasePartition) -> Steps[_Partition]:
     code, found = ErrorCode.NONE, _Found()
     try:
+        rights.check(finder.partition(asked).topic)
         ranges.add(finder.partition(asked), asked.start_offset, asked.end_offset)
         found = yield from finder.find(asked)
     except ApiError as error:

@@ -11,6 +11,7 @@ from sparklog.client.admin.base import AdminBase, error_of
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.cluster.arguments import checked_names
 from sparklog.client.cluster.retry import retrying_async
+from sparklog.client.cluster.session import raise_error_code
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -116,6 +117,8 @@ class CompactionAdmin(AdminBase):
         answers = await self._ask_every_broker(
             ApiKey.DESCRIBE_COMPACTION, lambda version: DescribeCompactionRequest(version=version, topics=names)
         )
+        for each in answers.values():
+            raise_error_code(each)
         replicas = {
             Replica(tp, broker): _state(each, tp)
             for broker, answer in answers.items()

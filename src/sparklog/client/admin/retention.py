@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sparklog.client.admin.base import AdminBase
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.cluster.arguments import checked_names
+from sparklog.client.cluster.session import raise_error_code
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeRetentionRequest, DescribeRetentionResponse
 from sparklog.structs import TopicPartition
@@ -51,6 +52,8 @@ class RetentionAdmin(AdminBase):
         answers = await self._ask_every_broker(
             ApiKey.DESCRIBE_RETENTION, lambda version: DescribeRetentionRequest(version=version, topics=names)
         )
+        for each in answers.values():
+            raise_error_code(each)
         found = {
             Replica(TopicPartition(topic.name, each.partition_index), broker): _state(each)
             for broker, answer in answers.items()
