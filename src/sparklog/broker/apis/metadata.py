@@ -67,8 +67,8 @@ def _tell(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[
 
 
 def _is_missing(broker: BrokerContext, rights: Rights, name: str) -> bool:
-    """Whether there is no such topic, as far as the caller may know, and may be one."""
-    return rights.allows(name) and broker.metadata.topic(name) is None and is_topic_name(name)
+    """Whether there is no such topic, as far as the caller may know."""
+    return rights.allows(name) and broker.metadata.topic(name) is None
 
 
 async def _wait(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Answer:
@@ -93,7 +93,7 @@ async def _create(broker: BrokerContext, request: ApiRequest[MetadataRequest], r
         left_s = until - broker.turns.time()
         if not may_create(name):
             errors[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        else:
+        elif is_topic_name(name):
             errors[name] = await broker.topics.ensure(name, left_s) if left_s > 0 else ErrorCode.LEADER_NOT_AVAILABLE
     refused: dict[str, ErrorCode] = {name: error for name, error in errors.items() if error is not ErrorCode.NONE}
     return await broker.turns.drive(_some(broker, request, rights, refused), lambda: "METADATA")
@@ -193,13 +193,13 @@ def _answer(
         return _hidden(asked)
     topic = broker.metadata.topic(name)
     allowed = _operations(broker, request, name)
-    if topic is None and not is_topic_name(name):
-        return _error(ErrorCode.INVALID_TOPIC_EXCEPTION, name, allowed)
     if name in refused:
         is_unauthorized = refused[name] is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return _error(refused[name], name, None if is_unauthorized else allowed)
     if topic is None:
-        return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, allowed)
+        is_possible = is_topic_name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_possible else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return _error(code, name, allowed)
     return (yield from _describe(broker, request, topic, allowed))
 
 
