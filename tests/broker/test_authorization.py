@@ -79,6 +79,7 @@ def parts_of_broker():
         ),
         "controller": SimpleNamespace(is_active=True, context=None),
         "settings": None,
+        "acls": None,
         "leases": SimpleNamespace(end=lambda ended, holder: None),
         "cleaning_grants": SimpleNamespace(topic_of=lambda token: "t", renew=lambda tokens, duration_s: []),
         "cleaner": Cleaner(),

@@ -7,6 +7,7 @@ refuses for want of a right; what else it says is compared in ``tests/differenti
 import itertools
 import random
 import socket
+from typing import Any
 
 import pytest
 from broker.requests_of_strangers import ADMINISTRATION, GROUPS, METADATA, RECORDS, TOPICS, TRANSACTIONS, body_of
@@ -17,7 +18,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.messages import decode_response
 from sparklog.security.access import CLUSTER, Operation, ResourceType
-from sparklog.security.acl.entry import ALL, AclEntry, Permission
+from sparklog.security.acl.entry import AclEntry, Permission
 from sparklog.security.acl.pattern import ResourcePattern
 from sparklog.security.acl.znode import encode_list, list_path
 from sparklog.testing.broker import BrokerHarness
@@ -82,15 +83,16 @@ def lists():
 class Asking:
     """A connection from an address of one's choice."""
 
-    def __init__(self, host, port, source):
-        self._socket = socket.create_connection((host, port), timeout=30, source_address=(source, 0))
+    def __init__(self, broker, source):
+        self._socket = socket.create_connection(broker, timeout=30, source_address=(source, 0))
         self._protocol = ClientConnection("c")
 
     def ask(self, api, version, body):
         self._socket.sendall(b"".join(bytes(each) for each in self._protocol.request(api, version, [body])))
         size = int.from_bytes(self._read(4), "big")
         _, _, answer = self._protocol.response(memoryview(self._read(size)))
-        return decode_response(api, version, answer).to_dict()
+        told: Any = decode_response(api, version, answer)
+        return told.to_dict()
 
     def _read(self, size):
         found = b""
@@ -139,7 +141,7 @@ def brokers(zookeeper, tmp_path_factory):
 
 
 def make_topics(broker):
-    asking = Asking(*broker, OWNER)
+    asking = Asking(broker, OWNER)
     topics = [
         {"name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
         for name in ("t", "u")
@@ -149,9 +151,7 @@ def make_topics(broker):
     assert [each["error_code"] for each in made["topics"]] == [0, 0], made
     for kind in (0, 1):
         body = body_of(ApiKey.FIND_COORDINATOR, 4, {"key_type": kind, "coordinator_keys": ["g"]})
-        eventually(
-            lambda body=body: asking.ask(ApiKey.FIND_COORDINATOR, 4, body)["coordinators"][0]["error_code"] == 0
-        )
+        eventually(lambda body=body: asking.ask(ApiKey.FIND_COORDINATOR, 4, body)["coordinators"][0]["error_code"] == 0)
     asking.close()
 
 
@@ -161,11 +161,13 @@ def test_both_refuse_the_same(brokers, seed):
     for case in CASES:
         told = []
         for broker in brokers:
-            asking = Asking(*broker, address(seed))
+            asking = Asking(broker, address(seed))
             answer = asking.ask(case.api, case.version, body_of(case.api, case.version, case.fields))
             asking.close()
             found = refusals(answer)
             told.append({each for each in found if len(each) == 2} if case.api in ON_TOP_ONLY else found)
         if told[0] != told[1]:
             differences.append((case.name, told[0] - told[1], told[1] - told[0]))
-    assert not differences, "\n".join(f"{name}: only Kafka {one}; only ours {other}" for name, one, other in differences)
+    assert not differences, "\n".join(
+        f"{name}: only Kafka {one}; only ours {other}" for name, one, other in differences
+    )
