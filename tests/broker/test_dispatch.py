@@ -6,20 +6,30 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.registry import HANDLERS, OFFERED, Handler
+from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode, RemoteProtocolError
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
-from sparklog.protocol.messages import ApiVersionsRequest, decode_response, encode
+from sparklog.protocol.messages import (
+    ApiVersionsRequest,
+    Encoded,
+    SaslHandshakeResponse,
+    decode_response,
+    encode,
+    throttled,
+)
 from sparklog.security.caller import Caller
+from sparklog.testing.clock import ManualClock
 
 
 @pytest.fixture
 def dispatch():
     loop = asyncio.new_event_loop()
-    yield Dispatcher(SimpleNamespace(offered=OFFERED), Turns(loop))
+    yield Dispatcher(SimpleNamespace(offered=OFFERED, quotas=ClientQuotas(BrokerConfig(), ManualClock())), Turns(loop))
     loop.close()
 
 
@@ -120,7 +130,7 @@ def test_an_answer_may_come_later_or_not_at_all(monkeypatch, answer, waits):
             await asyncio.sleep(0)
         return answer
 
-    def encode_plain(message, version):
+    def encode_plain(message, version, throttle_ms):
         return None if message is None else [message]
 
     handler = Handler(
@@ -129,7 +139,8 @@ def test_an_answer_may_come_later_or_not_at_all(monkeypatch, answer, waits):
     monkeypatch.setitem(HANDLERS, ApiKey.METADATA, handler)
 
     async def ask():
-        served = Dispatcher(SimpleNamespace(), Turns(asyncio.get_running_loop()))(
+        quotas = ClientQuotas(BrokerConfig(), ManualClock())
+        served = Dispatcher(SimpleNamespace(quotas=quotas), Turns(asyncio.get_running_loop()))(
             frame(ApiKey.METADATA, 0), Caller("h")
         )
         assert isinstance(served, asyncio.Future) == waits
@@ -137,3 +148,40 @@ def test_an_answer_may_come_later_or_not_at_all(monkeypatch, answer, waits):
 
     given = asyncio.run(ask())
     assert given is None if answer is None else bytes(unframed(given)) == b"\0\0\0\0body"
+
+
+class Muted:
+    """A connection that remembers for how long it was muted."""
+
+    def __init__(self):
+        self.seconds = []
+
+    def mute(self, seconds):
+        self.seconds.append(seconds)
+
+
+def test_an_answer_over_the_quota_tells_how_long_to_wait_and_the_connection_is_muted():
+    loop, clock, muted = asyncio.new_event_loop(), ManualClock(), Muted()
+    quotas = ClientQuotas(BrokerConfig(), clock)
+    dispatch = Dispatcher(SimpleNamespace(offered=OFFERED, quotas=quotas), Turns(loop, clock))
+    caller = Caller("h", connection=muted)
+    quotas.take_over("clients/me", {"request_percentage": "1"})
+    waits = []
+    for spent_s in (0.0, 0.2, 0.0):
+        caller.busy_s += spent_s
+        answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, 3, hello(3)), caller))
+        waits.append(decode_response(ApiKey.API_VERSIONS, 3, answer[4:]).throttle_time_ms)
+    loop.close()
+    assert waits == [0, 1000, 1000]
+    assert muted.seconds == [1.0, 1.0]
+
+
+def test_an_answer_that_is_encoded_already_tells_it_where_it_has_room_for_it():
+    body = Encoded(b"\0\0\0\0rest", throttled_from=3)
+    assert throttled(body, 3, 258) == Encoded(b"\0\0\1\2rest", 3)
+    assert throttled(body, 2, 258) is body
+
+
+def test_an_answer_that_cannot_tell_it_stays_as_it_is():
+    answer = SaslHandshakeResponse(error_code=0)
+    assert throttled(answer, 1, 258) is answer

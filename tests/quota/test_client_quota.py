@@ -85,3 +85,21 @@ def test_it_is_set_while_anybody_has_a_bound(quota):
     assert quota.is_set
     quota.limits.set(Entity(client_id="c"), None)
     assert not quota.is_set
+
+
+def test_what_is_too_much_is_not_taken(quota):
+    assert quota.take("u", "c", 9_000, 0) == 0
+    for _ in range(3):
+        assert quota.take("u", "c", 2_000, 0) == 1_000
+    assert quota.take("u", "c", 1_000, 0) == 0
+
+
+def test_who_has_used_nothing_may_take_any_amount(quota):
+    assert quota.take("u", "c", 1 << 30, 0) == 0
+    assert quota.take("u", "c", 1, 0) > 0
+    assert quota.take("u", "c", 1 << 30, 11_000) == 0
+
+
+def test_where_nothing_is_allowed_nothing_is_taken(quota):
+    quota.limits.set(Entity(client_id="c"), 0.0)
+    assert quota.take("u", "c", 1, 0) == WINDOWS.all_ms

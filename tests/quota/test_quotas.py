@@ -23,8 +23,10 @@ def test_what_an_entity_has_no_more_is_gone(quotas):
     quotas.set(Entity("u"), {"producer_byte_rate": 100})
     assert quotas.is_set
     quotas.set(Entity("u"), {"controller_mutation_rate": 1})
-    assert not quotas.is_set
+    assert not quotas.produce.is_set
     assert quotas.mutations.is_set
+    quotas.set(Entity("u"), {})
+    assert not quotas.is_set
 
 
 def test_changes_have_windows_of_their_own(quotas):

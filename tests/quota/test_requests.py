@@ -55,6 +55,16 @@ def test_all_components_must_fit():
     assert found(exact("user", "nobody")) == []
 
 
+def test_it_is_known_where_to_look():
+    def asked(*components):
+        filter_ = Filter(components, is_strict=False)
+        return [kind for kind in ("user", "client-id", "ip") if filter_.asks_for(kind)]
+
+    assert asked() == ["user", "client-id", "ip"]
+    assert asked(any_of("ip")) == ["ip"]
+    assert asked(any_of("user")) == asked(exact("client-id", "c")) == ["user", "client-id"]
+
+
 @pytest.mark.parametrize(
     ("components", "code"),
     [

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sparklog.broker.acls import Acls
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.leases import Leases
@@ -104,6 +105,7 @@ class BrokerContext:
     txn_markers: TransactionMarkers
     fetch_sessions: FetchSessions
     leases: Leases
+    quotas: ClientQuotas
     fetchers: Fetchers
     isr_changes: IsrChanges
     txn_coordinators: TransactionCoordinators

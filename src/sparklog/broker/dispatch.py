@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from sparklog.broker.apis import api_versions
+from sparklog.broker.client_quotas import metered
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.registry import HANDLERS, Handler
 from sparklog.errors import ErrorCode, RemoteProtocolError
@@ -22,7 +23,7 @@ from sparklog.net.answer import Answer, Ordered, Served, Work
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import Request, describe_request, frame_response, parse_request
-from sparklog.protocol.messages import Encoded, encode
+from sparklog.protocol.messages import Encoded, encode, throttled
 from sparklog.protocol.slices import LARGE_REQUEST, Steps, encoding, is_large_answer
 from sparklog.security.caller import Caller
 from sparklog.structs import Chunk
@@ -83,28 +84,35 @@ class Dispatcher:
         asked = ApiRequest(handler.api, request.version, request.client_id, caller, message, after)
         answer = handler.handle(self._broker, asked)
         if isinstance(answer, (Awaitable, Ordered)):
-            return self._awaited(frame, request, handler, answer)
+            return self._awaited(frame, request, handler, caller, answer)
         if isinstance(answer, Generator):
-            return self._go_on(frame, request, handler, answer)
-        return self._framed(request, handler, answer)
+            return self._go_on(frame, request, handler, caller, answer)
+        return self._framed(request, handler, caller, len(frame), answer)
 
-    def _go_on(self, frame: memoryview, request: Request, handler: Handler, steps: Steps[Any]) -> Work:
+    def _go_on(self, frame: memoryview, request: Request, handler: Handler, caller: Caller, steps: Steps[Any]) -> Work:
         answer = yield from steps
         served = (
-            self._awaited(frame, request, handler, answer)
+            self._awaited(frame, request, handler, caller, answer)
             if isinstance(answer, (Awaitable, Ordered))
-            else self._framed(request, handler, answer)
+            else self._framed(request, handler, caller, len(frame), answer)
         )
         return (yield from served) if isinstance(served, Generator) else served
 
     def _awaited(
-        self, frame: memoryview, request: Request, handler: Handler, answer: Awaitable[Any] | Ordered[Any]
+        self,
+        frame: memoryview,
+        request: Request,
+        handler: Handler,
+        caller: Caller,
+        answer: Awaitable[Any] | Ordered[Any],
     ) -> Served:
         """The frame, where the handler waits for nothing; else a future of it, and to cancel that cancels the work."""
         what = partial(describe_request, frame)
         given = answer.answer if isinstance(answer, Ordered) else answer
-        work = self._await(request, handler, given, what)
+        work: Any = self._await(request, handler, caller, len(frame), given, what)
         if isinstance(given, Coroutine):
+            if self._broker.quotas.counts_time:
+                work = metered(work, caller, self._turns.time)
             later = self._turns.begin(work, what)
         else:
             later = asyncio.ensure_future(work)
@@ -115,16 +123,31 @@ class Dispatcher:
         return later.result() if later.done() else later
 
     async def _await(
-        self, request: Request, handler: Handler, answer: Awaitable[Any], what: Callable[[], str]
+        self,
+        request: Request,
+        handler: Handler,
+        caller: Caller,
+        size: int,
+        answer: Awaitable[Any],
+        what: Callable[[], str],
     ) -> Answer:
-        framed = self._framed(request, handler, await answer)
+        framed = self._framed(request, handler, caller, size, await answer)
         return await self._turns.drive(framed, what) if isinstance(framed, Generator) else framed
 
-    def _framed(self, request: Request, handler: Handler, answer: Any) -> Answer | Steps[Answer]:
+    def _framed(
+        self, request: Request, handler: Handler, caller: Caller, size: int, answer: Any
+    ) -> Answer | Steps[Answer]:
+        throttle_ms = 0
+        if self._broker.quotas.is_on:
+            throttle_ms = self._broker.quotas.charge(
+                handler.api, request.version, caller, request.client_id, size, answer
+            )
+            if throttle_ms and handler.by_schema:
+                answer = throttled(answer, request.version, throttle_ms)
         by_schema = handler.by_schema and not isinstance(answer, Encoded)
         if by_schema and is_large_answer(answer, request.version):
             return self._frame_large(request, handler, encoding(answer, request.version))
-        body = handler.encode(answer, request.version)
+        body = handler.encode(answer, request.version, throttle_ms)
         if body is None or isinstance(body, list):
             return self._frame(request, handler, body)
         return self._frame_large(request, handler, body)

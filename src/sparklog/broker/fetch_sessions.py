@@ -66,6 +66,8 @@ class FetchAnswer(NamedTuple):
     partitions: list[FetchedPartition]
     session_id: int = NO_SESSION
     error: ErrorCode = ErrorCode.NONE
+    throttle_ms: int = 0
+    """How long the client is to wait, over its quota."""
 
 
 class Fetch(Protocol):
@@ -112,6 +114,10 @@ class Fetch(Protocol):
 
     def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
         """All that was taken and ``fetched``, which is what the last of ``asked`` gave."""
+        ...
+
+    def throttled(self, throttle_ms: int) -> FetchAnswer:
+        """In place of ``answer``, and of every ``take``: nothing, and to wait. What was read is to be told later."""
         ...
 
 
@@ -179,6 +185,9 @@ class SessionlessFetch:
 
     def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:  # noqa: ARG002
         return FetchAnswer(self._fetched + fetched)
+
+    def throttled(self, throttle_ms: int) -> FetchAnswer:
+        return FetchAnswer([], throttle_ms=throttle_ms)
 
 
 class _Cached:
@@ -413,6 +422,10 @@ class IncrementalFetch:
             return FetchAnswer([], self._session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         self.take(fetched, at_ends)
         return FetchAnswer(self._news, self._session.id)
+
+    def throttled(self, throttle_ms: int) -> FetchAnswer:
+        error = ErrorCode.INVALID_FETCH_SESSION_EPOCH if self._is_late else ErrorCode.NONE
+        return FetchAnswer([], self._session.id, error, throttle_ms)
 
 
 class FullFetch(SessionlessFetch):

@@ -27,8 +27,9 @@ class Handler(NamedTuple):
     versions: range
     decode: Callable[[memoryview, int], Any]
     handle: Callable[[Any, Any], Any]
-    encode: Callable[[Any, int], list[Chunk] | Steps[list[Chunk]] | None]
-    """The answer's body, or steps to it where it is large."""
+    encode: Callable[[Any, int, int], list[Chunk] | Steps[list[Chunk]] | None]
+    """The answer's body in a version, or steps to it where it is large; with the milliseconds that its client is to
+    wait, which a message of the schema library holds already."""
     module: str
     """Where ``handle`` is; its first paragraph says what it does, in a sentence that begins with the API's name."""
     by_schema: bool = False
@@ -62,7 +63,7 @@ def _decode(api: ApiKey, body: memoryview, version: int) -> Message:
     return decode_request(api, version, body)
 
 
-def _encode(message: Message | Encoded, version: int) -> list[Chunk] | None:
+def _encode(message: Message | Encoded, version: int, _throttle_ms: int = 0) -> list[Chunk] | None:
     return [message.body if isinstance(message, Encoded) else encode(message, version)]
 
 

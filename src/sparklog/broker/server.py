@@ -23,6 +23,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from sparklog.broker import acls
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
@@ -127,6 +128,7 @@ class Broker:
         self._disk_thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._zk_timeout = config.zookeeper_session_timeout_ms / 1000
         self._stopping = False
+        self._quotas = ClientQuotas(config, self._clock)
         self._steps: dict[_Step, Callable[[], object]] = {
             _Step.ZOOKEEPER_THREAD: self._zk_thread.shutdown,
             _Step.DISK_THREAD: self._disk_thread.shutdown,
@@ -207,6 +209,7 @@ class Broker:
         self._steps[_Step.REGISTRATION] = registration.close
         self._assemble(cluster_id)
         self._server.start()
+        self._settings.tell_of_entities(self._quotas.take_over)
         self._settings.follow(self._context.replicas, self._take_over, self._controller.settings_changed)
         if self._acls is not None:
             self._acls.follow()
@@ -222,7 +225,9 @@ class Broker:
         self._start_chores()
 
     def _listen(self, config: BrokerConfig) -> SocketServer:
-        server = SocketServer(self._loop, lambda *asked: self._dispatch(*asked), _limits_of(config))
+        server = SocketServer(
+            self._loop, lambda *asked: self._dispatch(*asked), _limits_of(config), self._quotas.quotas.connections
+        )
         self._ends = ListeningEnds(config, server, _no_gates, principal_builder(config.principal_builder_class))
         self.listeners = self._ends.bound
         return server
@@ -393,6 +398,7 @@ class Broker:
                 random.randrange,
             ),
             leases=Leases(self._clock),
+            quotas=self._quotas,
             fetchers=fetchers,
             isr_changes=isr_changes,
             txn_coordinators=coordinators,

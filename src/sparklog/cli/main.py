@@ -27,6 +27,7 @@ COMMANDS = {
     "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
     "config": "See and change settings while the cluster runs.",
     "acl": "See, add and remove entries of access control lists.",
+    "quota": "See, set and remove how much clients may have.",
     "compact": "See how far compacted topics are cleaned; clean them now.",
     "erase": "Remove every record of some keys, for good; prove it.",
     "backup": "Back topics up; list backups, read them again.",

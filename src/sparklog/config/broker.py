@@ -530,6 +530,36 @@ class BrokerConfig:
         "Between two looks for transactional ids to forget.",
         at_least(1),
     )
+    quota_window_num: int = setting(
+        "quota.window.num", T.INT, 11, "Windows over which clients' rates are taken, with the current one.", at_least(1)
+    )
+    quota_window_size_seconds: int = setting(
+        "quota.window.size.seconds", T.INT, 1, "Length of such a window.", at_least(1)
+    )
+    controller_quota_window_num: int = setting(
+        "controller.quota.window.num",
+        T.INT,
+        11,
+        "Windows whose quota of changes may be used at once, where it was saved up.",
+        at_least(1),
+    )
+    controller_quota_window_size_seconds: int = setting(
+        "controller.quota.window.size.seconds", T.INT, 1, "Length of such a window.", at_least(1)
+    )
+    quota_producer_default: int = setting(
+        "quota.producer.default",
+        T.LONG,
+        _LONG_MAX,
+        "Deprecated: bytes a second that each client id may produce, where ZooKeeper has no default for client ids.",
+        at_least(1),
+    )
+    quota_consumer_default: int = setting(
+        "quota.consumer.default",
+        T.LONG,
+        _LONG_MAX,
+        "Deprecated: bytes a second that each client id may consume, where ZooKeeper has no default for client ids.",
+        at_least(1),
+    )
     zookeeper_security: ZooKeeperSecurity = OPEN
     """The settings zookeeper.ssl.* and zookeeper.set.acl."""
     authorizer_class_name: str = setting(
@@ -599,6 +629,16 @@ _COARSE = {
 """Kafka's older spellings of a time, which count where the one in milliseconds is not given; the first wins."""
 
 
+_DEPRECATED = {
+    name: f"set {key} of the default client id instead, as with 'sparklog quota set --client-id-default {key}=N'"
+    for name, key in (
+        ("quota.producer.default", "producer_byte_rate"),
+        ("quota.consumer.default", "consumer_byte_rate"),
+    )
+}
+"""What is taken as it was meant, and what to write instead."""
+
+
 def _refine(properties: dict[str, str]) -> dict[str, str]:
     """The same settings, each by one name only."""
     refined = dict(properties)
@@ -655,6 +695,8 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     properties, left_out = divide(properties)
     if left_out:
         _logger.warning("these settings of Kafka's mean nothing here and are left out: %s", ", ".join(left_out))
+    for name in sorted(_DEPRECATED.keys() & properties.keys()):
+        _logger.warning("%s is deprecated: %s", name, _DEPRECATED[name])
     properties = _refine(properties)
     synonyms = topic_synonyms()
     for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}

@@ -16,8 +16,8 @@ _LEFT_OUT = frozenset(
     alter.log.dirs.replication.quota.window.size.seconds auto.include.jmx.reporter
     background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
     client.quota.callback.class control.plane.listener.name controlled.shutdown.max.retries
-    controlled.shutdown.retry.backoff.ms controller.quota.window.num controller.quota.window.size.seconds
-    controller.socket.timeout.ms create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
+    controlled.shutdown.retry.backoff.ms controller.socket.timeout.ms create.topic.policy.class.name
+    delete.records.purgatory.purge.interval.requests
     delete.topic.enable early.start.listeners eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
     group.consumer.max.heartbeat.interval.ms
     group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms
@@ -28,8 +28,7 @@ _LEFT_OUT = frozenset(
     log.local.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
     num.io.threads num.network.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec
-    producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
-    replica.socket.receive.buffer.bytes
+    producer.purgatory.purge.interval.requests replica.socket.receive.buffer.bytes
     request.timeout.ms reserved.broker.max.id
     server.max.startup.time.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes telemetry.max.bytes

@@ -332,7 +332,9 @@ class ServerChannel:
         self._corked = False
         if self._unsent and not self._writing and not self._may_send:
             self._flush(turns.time() + SHARE_S)
-        turns.count(self.usage, turns.spend(began))
+        took_s = turns.spend(began)
+        self.caller.busy_s += took_s
+        turns.count(self.usage, took_s)
         if why:
             self.close(why)
 
@@ -445,7 +447,9 @@ class ServerChannel:
             began = turns.time()
             self._flush(began + SHARE_S)
             if not self._corked:
-                self.usage.served_s += turns.spend(began)
+                took_s = turns.spend(began)
+                self.caller.busy_s += took_s
+                self.usage.served_s += took_s
 
     def _flush(self, until: float) -> None:
         """Send what the socket takes, until then; what is left by then is sent in the next turn."""

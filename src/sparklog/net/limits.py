@@ -45,21 +45,31 @@ class Limits:
         return self.per_host_overrides.get(host, self.max_per_host)
 
 
-def by_address(overrides: Mapping[str, int]) -> dict[str, int]:
-    """The same by the addresses that connections come from; names are looked up, which may take a while."""
+def by_address(overrides: Mapping[str, int], setting: str = "max.connections.per.ip.overrides") -> dict[str, int]:
+    """The same by the addresses that connections come from; names are looked up, which may take a while.
+
+    Raises ConfigError with the ``setting`` for one that nobody knows.
+    """
     found = {}
     for host, number in overrides.items():
-        try:
-            found[str(ipaddress.ip_address(host.strip("[]")))] = number
+        address = plain_address(host)
+        if address is not None:
+            found[address] = number
             continue
-        except ValueError:
-            pass
         try:
             addresses = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
         except OSError as error:
-            raise ConfigError(f"max.connections.per.ip.overrides names an unknown host {host!r}: {error}") from error
+            raise ConfigError(f"{setting} names an unknown host {host!r}: {error}") from error
         found |= dict.fromkeys(map(str, addresses), number)
     return found
+
+
+def plain_address(text: str) -> str | None:
+    """The address as connections come from it; None where it is no address but perhaps a host's name."""
+    try:
+        return str(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        return None
 
 
 class AcceptRate:

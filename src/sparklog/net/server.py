@@ -8,6 +8,9 @@ Strangers, those in a TLS handshake or before their authentication, have ``_KNOW
 ``_MOST_STRANGERS`` at most: the one that has taken longest gives way to the next. So peers that begin and go no further
 keep nobody out.
 
+A connection of an address that connects more often than it may (``quota/connections.py``) is held unread for a while
+and closed then; no more than ``_MOST_HELD`` of them, the next is closed at once. It takes no place of another.
+
 What happens on a connection: ``net/channel.py``. What its clients may have: ``net/limits.py``; the limits may be
 replaced at any time and are in force at once.
 """
@@ -29,6 +32,7 @@ from sparklog.net.channel import ServerChannel
 from sparklog.net.limits import AcceptRate, Limits
 from sparklog.net.tls import Handshake, TlsSocket
 from sparklog.net.turns import TURN_S, Turns
+from sparklog.quota.connections import ConnectionRates
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.security.caller import Caller, Gate
 from sparklog.security.principal import ANONYMOUS, Principal
@@ -43,6 +47,7 @@ _ACCEPT_PAUSE_S = 1.0
 _LOOKS_FOR_IDLE_EVERY_S = 30.0
 _MOST_STRANGERS = 1000
 _KNOWN_WITHIN_S = 30.0
+_MOST_HELD = 1000
 
 
 @dataclass
@@ -71,12 +76,20 @@ class _Door:
 class SocketServer:
     """Listens, and hands each request frame to ``dispatch``. All on one loop, in one thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch, limits: Limits) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        dispatch: Dispatch,
+        limits: Limits,
+        rates: ConnectionRates | None = None,
+    ) -> None:
         self.loop = loop
         self.dispatch = dispatch
         self.warnings = RateLimitedLogger(_logger, loop.time)
         self.turns = Turns(loop)
         self._limits = limits
+        self._rates = rates
+        self._held: dict[socket.socket, asyncio.TimerHandle] = {}
         self._channels: set[ServerChannel] = set()
         self._by_host: dict[str, int] = {}
         self._doors: list[_Door] = []
@@ -196,6 +209,11 @@ class SocketServer:
             )
             sock.close()
             return
+        if self._rates is not None and self._rates.is_set:
+            held_ms = self._rates.record(host, int(self.loop.time() * 1000))
+            if held_ms:
+                self._hold(sock, host, held_ms / 1000)
+                return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._by_host[host] = held + 1
@@ -203,6 +221,19 @@ class SocketServer:
             self._open(entrance, sock, host, port)
         else:
             self._greet(entrance, entrance.tls, sock, host, port)
+
+    def _hold(self, sock: socket.socket, host: str, seconds: float) -> None:
+        """Hang up on it after a while: its client, which waits meanwhile, has connected more often than it may."""
+        self._rate.give_back()
+        self.warnings.warn("rate", f"{host} connects more often than connection_creation_rate allows it")
+        if len(self._held) >= _MOST_HELD:
+            sock.close()
+        else:
+            self._held[sock] = self.loop.call_later(seconds, self._let_go, sock)
+
+    def _let_go(self, sock: socket.socket) -> None:
+        del self._held[sock]
+        sock.close()
 
     def _greet(self, entrance: Entrance, tls: ssl.SSLContext, sock: socket.socket, host: str, port: int) -> None:
         def on_end(wrapped: TlsSocket | None, why: str) -> None:
@@ -365,6 +396,9 @@ class SocketServer:
             door.socket.close()
         for handshake in list(self._handshakes):
             handshake.abort("")
+        for sock, timer in list(self._held.items()):
+            timer.cancel()
+            self._let_go(sock)
 
     def drain(self) -> asyncio.Future[None]:
         """Take no more requests; done when all that are in hand are answered, the answers sent and everyone gone."""

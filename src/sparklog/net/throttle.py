@@ -48,6 +48,9 @@ _FIRST_VERSIONS: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
     ApiKey.OFFSET_DELETE: 0,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: 0,
+    ApiKey.ALTER_CLIENT_QUOTAS: 0,
+    ApiKey.LEASE_SEGMENTS: 0,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
 }
 """The first version of each API whose time is the client's to wait; the other APIs have none."""

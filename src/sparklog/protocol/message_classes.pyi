@@ -3140,6 +3140,159 @@ class OffsetDeleteResponse(Response):
         version: int | None = ...,
     ) -> None: ...
 
+class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
+    class ComponentData(Struct):
+        entity_type: str
+        match_type: int
+        match: str | None
+        def __init__(
+            self,
+            *,
+            entity_type: str = ...,
+            match_type: int = ...,
+            match: str | None = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    components: list[ComponentData]
+    strict: bool
+    def __init__(
+        self,
+        *,
+        components: Sequence[ComponentData] = ...,
+        strict: bool = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DescribeClientQuotasResponse(Response):
+    class EntryData(Struct):
+        class EntityData(Struct):
+            entity_type: str
+            entity_name: str | None
+            def __init__(
+                self,
+                *,
+                entity_type: str = ...,
+                entity_name: str | None = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        class ValueData(Struct):
+            key: str
+            value: float
+            def __init__(
+                self,
+                *,
+                key: str = ...,
+                value: float = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        entity: list[EntityData]
+        values: list[ValueData]
+        def __init__(
+            self,
+            *,
+            entity: Sequence[EntityData] = ...,
+            values: Sequence[ValueData] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    entries: list[EntryData] | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        entries: Sequence[EntryData] | None = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
+    class EntryData(Struct):
+        class EntityData(Struct):
+            entity_type: str
+            entity_name: str | None
+            def __init__(
+                self,
+                *,
+                entity_type: str = ...,
+                entity_name: str | None = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        class OpData(Struct):
+            key: str
+            value: float
+            remove: bool
+            def __init__(
+                self,
+                *,
+                key: str = ...,
+                value: float = ...,
+                remove: bool = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        entity: list[EntityData]
+        ops: list[OpData]
+        def __init__(
+            self,
+            *,
+            entity: Sequence[EntityData] = ...,
+            ops: Sequence[OpData] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    entries: list[EntryData]
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        entries: Sequence[EntryData] = ...,
+        validate_only: bool = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AlterClientQuotasResponse(Response):
+    class EntryData(Struct):
+        class EntityData(Struct):
+            entity_type: str
+            entity_name: str | None
+            def __init__(
+                self,
+                *,
+                entity_type: str = ...,
+                entity_name: str | None = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        error_code: int
+        error_message: str | None
+        entity: list[EntityData]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            entity: Sequence[EntityData] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    entries: list[EntryData]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        entries: Sequence[EntryData] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
 class AlterPartitionRequest(Request[AlterPartitionResponse]):
     class TopicData(Struct):
         class PartitionData(Struct):

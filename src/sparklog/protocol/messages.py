@@ -25,6 +25,19 @@ class Encoded(NamedTuple):
     """An answer that is encoded already, in the version asked for."""
 
     body: bytes
+    throttled_from: int
+    """The first version that begins with the throttle time."""
+
+
+def throttled(answer: Message | Encoded, version: int, throttle_ms: int) -> Message | Encoded:
+    """The answer with this throttle time, where it has one."""
+    if isinstance(answer, Encoded):
+        if version < answer.throttled_from:
+            return answer
+        return answer._replace(body=throttle_ms.to_bytes(4, "big") + answer.body[4:])
+    if hasattr(answer, "throttle_time_ms"):
+        answer.throttle_time_ms = throttle_ms
+    return answer
 
 
 @lru_cache(maxsize=1024)

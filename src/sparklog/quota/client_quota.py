@@ -50,6 +50,21 @@ class ClientQuota:
         wait_ms = throttle_ms(observed, sensor.bound, sensor.rate.span_ms(now_ms), self._windows)
         return min(wait_ms, self._longest_ms)
 
+    def take(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """As ``record``, where what is too much is not used, and does not count.
+
+        Who has used nothing for all windows may use any amount, or one that is larger than the quota of all windows
+        would never be.
+        """
+        sensor = self._sensor(user, client_id, now_ms)
+        if sensor.bound and sensor.rate.measure(now_ms) <= 0:
+            sensor.rate.record(value, now_ms)
+            return 0
+        wait_ms = self.record(user, client_id, value, now_ms)
+        if wait_ms:
+            sensor.rate.record(-value, now_ms)
+        return wait_ms
+
     def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """What was just recorded was not used after all."""
         self._sensor(user, client_id, now_ms).rate.record(-value, now_ms)

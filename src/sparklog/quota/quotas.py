@@ -47,5 +47,5 @@ class Quotas:
 
     @property
     def is_set(self) -> bool:
-        """Whether any client has a quota of bytes or of time."""
-        return self.produce.is_set or self.fetch.is_set or self.request.is_set
+        """Whether any client has a quota."""
+        return self.produce.is_set or self.fetch.is_set or self.request.is_set or self.mutations.is_set

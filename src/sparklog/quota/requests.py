@@ -63,6 +63,10 @@ class Filter:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"the filter has two components of {kind}")
         self._wanted[kind] = _wanted(component)
 
+    def asks_for(self, kind: str) -> bool:
+        """Whether any entity with a part of this kind can be found."""
+        return not self._wanted or kind in self._wanted or (kind != IP and IP not in self._wanted)
+
     def fits(self, entity: Entity | IpEntity) -> bool:
         """Whether it is one of them."""
         found = dict(parts_of(entity))

@@ -60,6 +60,10 @@ class Caller:
     """None where nobody has to authenticate."""
     connection: Connection | None = None
     """None in tests of what is served."""
+    busy_s: float = 0.0
+    """Seconds that the loop has spent on its requests, up to the last turn."""
+    charged: tuple[int, float] = (0, 0.0)
+    """Since which count of quotas of time, and up to which ``busy_s``, its time has been charged."""
 
     def mute(self, seconds: float) -> None:
         """Read nothing more from the connection for so long; what is in hand is answered."""

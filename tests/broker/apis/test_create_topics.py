@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from sparklog.broker.apis import create_topics
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.topics import TopicMaker
-from sparklog.config.broker import parse_broker_config
+from sparklog.config.broker import BrokerConfig, parse_broker_config
 from sparklog.config.dynamic import Layers
 from sparklog.errors import ErrorCode
 from sparklog.net.turns import Turns
@@ -16,6 +17,7 @@ from sparklog.protocol.messages import CreateTopicsRequest
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint
+from sparklog.testing.clock import ManualClock
 from sparklog.zk.znodes import BrokerInfo
 
 _Topic = CreateTopicsRequest.CreatableTopic
@@ -52,6 +54,7 @@ def codes(*topics, validate_only=True, num_partitions=1):
             authorizer=AllowEverything(),
             metadata=metadata,
             settings=settings,
+            quotas=ClientQuotas(BrokerConfig(), ManualClock()),
             controller=SimpleNamespace(is_active=True),
             turns=Turns(asyncio.get_running_loop()),
             topics=TopicMaker(settings, metadata, SimpleNamespace(create_topic=None), run_zk),

@@ -12,12 +12,15 @@ import pytest
 from log.samples import marker_of, on_the_source, read_bytes, transactional
 
 from sparklog.broker.apis import fetch
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.fetch_sessions import FetchAnswer, FetchSessions
+from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.origin import AppendOrigin
+from sparklog.net.throttle import throttle_seconds
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest, ForgottenPartition
@@ -66,6 +69,7 @@ class Broker:
         self.replicas = ReplicaManager(ME, self.logs, loop, clock=self.clock, max_lag_ms=1000 * LAG_S)
         self.turns = Turns(loop, ManualClock())
         self.config = SimpleNamespace(fetch_max_bytes=55 << 20, selects_by_rack=False)
+        self.quotas = ClientQuotas(BrokerConfig(), self.clock)
         self.fetch_sessions = FetchSessions(10, 1000, random.Random(1).randrange)
         self.metadata = SimpleNamespace(knows=lambda tp: False, name_of=lambda topic_id: None)
         self.leader_hint = lambda tp, listener: None
@@ -697,5 +701,95 @@ def test_a_follower_needs_a_right_on_the_cluster_alone(tmp_path):
         assert told.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert broker.authorizer.questions == ["CLUSTER_ACTION cluster kafka-cluster"]
         assert broker.reads == 1
+
+    with_broker(tmp_path, scenario)
+
+
+RATE = 1000  # bytes a second, and ten times as many at once
+
+
+def with_quota(broker, **quotas):
+    broker.quotas.take_over("clients/c", quotas or {"consumer_byte_rate": str(RATE)})
+
+
+def test_a_consumer_over_its_quota_is_given_nothing_and_told_to_wait(tmp_path):
+    async def scenario(broker):
+        broker.write(*[1000] * 30)
+        with_quota(broker)
+        first = await broker.answer(asked())
+        assert 9 * RATE < records_of(first)[0] <= 10 * RATE
+        assert first.throttle_ms == 0
+        late = await broker.answer(asked(offset=9), max_wait_ms=PATIENT_MS)
+        assert late.partitions == []
+        assert late.throttle_ms > 0
+        body = b"".join(fetch.encode(late, 12, late.throttle_ms))
+        assert throttle_seconds(ApiKey.FETCH, 12, memoryview(body)) == late.throttle_ms / 1000
+        broker.clock.advance(11)
+        assert records_of(await broker.answer(asked(offset=9)))[0] > 9 * RATE
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_session_goes_on_behind_a_throttled_answer(tmp_path):
+    async def scenario(broker):
+        broker.write(*[1000] * 9)
+        full = await broker.answer(asked(), epoch=0)
+        with_quota(broker)
+        await broker.answer(asked(), max_bytes=1 << 20)
+        throttled = await broker.answer(session=full.session_id, epoch=1)
+        assert (throttled.session_id, throttled.error) == (full.session_id, ErrorCode.NONE)
+        assert throttled.throttle_ms > 0
+        broker.clock.advance(11)
+        next_ = await broker.answer(session=full.session_id, epoch=2)
+        assert records_of(next_)[0] > 8 * RATE
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_full_fetch_that_is_throttled_gets_no_session(tmp_path):
+    async def scenario(broker):
+        broker.write(*[1000] * 9)
+        with_quota(broker)
+        await broker.answer(asked())
+        throttled = await broker.answer(asked(), epoch=0)
+        assert (throttled.session_id, throttled.throttle_ms > 0) == (0, True)
+        assert len(broker.fetch_sessions) == 0
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_has_no_quota(tmp_path):
+    async def scenario(broker):
+        broker.write(*[1000] * 30)
+        lead(broker, ONE, 1, isr=(ME, FOLLOWER), replicas=(ME, FOLLOWER))
+        with_quota(broker)
+        for _ in range(3):
+            given = await broker.answer(asked(), replica=FOLLOWER)
+            assert records_of(given)[0] > 30 * RATE
+            assert given.throttle_ms == 0
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_large_fetch_is_throttled_too(tmp_path):
+    async def scenario(broker):
+        broker.write(*[1000] * 9)
+        with_quota(broker)
+        assert records_of(await broker.answer(*map(asked, range(MANY))))[0] > 8 * RATE
+        assert (await broker.answer(*map(asked, range(MANY)))).partitions == []
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_fetch_that_waits_is_throttled_when_there_is_something(tmp_path):
+    async def scenario(broker):
+        broker.write(*[1000] * 9)
+        with_quota(broker)
+        await broker.answer(asked())
+        waiting = asyncio.ensure_future(broker.answer(asked(offset=9), max_wait_ms=PATIENT_MS))
+        await asyncio.sleep(0)
+        broker.write(1000)
+        given = await waiting
+        assert (given.partitions, given.throttle_ms > 0) == ([], True)
 
     with_broker(tmp_path, scenario)

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from sparklog.broker.apis import fetch
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.fetch_sessions import FetchAnswer, FetchSessions
 from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode
 from sparklog.log.directories.manager import LogManager
@@ -50,6 +52,7 @@ class Broker:
         self.logs = LogManager([home], TopicConfig(), self.clock, disk)
         self.replicas = ReplicaManager(ME, self.logs, loop)
         self.config = SimpleNamespace(fetch_max_bytes=55 << 20, selects_by_rack=by_rack)
+        self.quotas = ClientQuotas(BrokerConfig(), self.clock)
         self.fetch_sessions = FetchSessions(10, 1000, random.Random(1).randrange)
         self.metadata = MetadataCache()
         self.metadata.brokers = {id_: BrokerInfo(id_, Endpoint("h", id_), rack) for id_, rack in RACKS.items()}

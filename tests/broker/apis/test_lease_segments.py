@@ -6,13 +6,17 @@ import pytest
 from log.samples import SMALL, batch_of, open_log
 
 from sparklog.broker.apis import lease_segments
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
+from sparklog.broker.leases import Leases
+from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.protocol.messages import LeaseSegmentsRequest
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import counted, finish
 
 SLICE, SEGMENTS, EPOCH = 3, 10, 6
@@ -80,7 +84,10 @@ def asking_for(partition, *ranges, most=-1, version=0, epoch=-1):
         ],
     )
     broker = SimpleNamespace(
-        authorizer=AllowEverything(), leases=SimpleNamespace(end=lambda _, holder: None), held=lambda _: partition
+        authorizer=AllowEverything(),
+        leases=SimpleNamespace(end=lambda _, holder: None),
+        held=lambda _: partition,
+        quotas=ClientQuotas(BrokerConfig(), ManualClock()),
     )
     return lease_segments.handle(broker, ApiRequest(lease_segments.API, version, "c", Caller("h"), message))
 
@@ -154,3 +161,58 @@ def test_from_the_second_version_on_a_follower_tells_under_its_epoch(partition, 
 def test_a_change_of_epoch_between_two_steps_is_told(partition):
     partition.moved_after = 2
     assert told(finish(asking(partition, version=1, epoch=EPOCH)))[0] is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def leasing(partition, clock, rate, *, at=1, duration_ms=1000):
+    """A lease of all from an offset on, by a client with this quota of bytes."""
+    quotas = partition.quotas = getattr(partition, "quotas", None) or ClientQuotas(BrokerConfig(), clock)
+    quotas.take_over("clients/c", {"consumer_byte_rate": str(rate)})
+    topic = LeaseSegmentsRequest.LeaseTopic
+    asked = topic.LeasePartition(partition_index=0, start_offset=at, end_offset=1 << 40, current_leader_epoch=-1)
+    message = LeaseSegmentsRequest(
+        isolation_level=1,
+        duration_ms=duration_ms,
+        max_files=-1,
+        ended_leases=[],
+        topics=[topic(topic="t", topic_id=ZERO_UUID, partitions=[asked])],
+    )
+    broker = SimpleNamespace(
+        authorizer=AllowEverything(), leases=Leases(clock), held=lambda _: partition, quotas=quotas
+    )
+    answer = finish(lease_segments.handle(broker, ApiRequest(lease_segments.API, 0, "c", Caller("h"), message)))
+    return answer, *told(answer)
+
+
+def nbytes(files):
+    return sum(end - start for _, start, end in files)
+
+
+@pytest.mark.parametrize("rate", [10, 30, 60, 100])
+def test_a_lease_is_cut_to_what_may_be_had_at_once_and_what_follows_is_leased_later(partition, rate):
+    clock, at = ManualClock(), 1
+    while at < partition.log.log_end_offset:
+        answer, error, files, end = leasing(partition, clock, rate, at=at)
+        assert error == ErrorCode.NONE
+        assert end > at
+        assert nbytes(files) <= 10 * rate or end == at + 1
+        at = end
+        clock.advance(max(answer.throttle_time_ms / 1000, 11))
+
+
+def test_while_the_client_waits_no_lease_is_granted(partition):
+    clock = ManualClock()
+    leasing(partition, clock, 100)
+    quotas = partition.quotas
+    wait_ms = quotas.charge_lease(Caller("h"), "c", 5_000)
+    answer, error, files, _ = leasing(partition, clock, 100)
+    assert (error, files, answer.throttle_time_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, [], wait_ms)
+    clock.advance(11)
+    assert leasing(partition, clock, 100)[1] == ErrorCode.NONE
+
+
+def test_who_only_asks_what_there_is_uses_nothing(partition):
+    clock = ManualClock()
+    whole = partition.log.extents(1, 1 << 40)
+    for _ in range(3):
+        answer, error, files, _ = leasing(partition, clock, 1, duration_ms=0)
+        assert (error, len(files), answer.throttle_time_ms) == (ErrorCode.NONE, len(whole.files), 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from sparklog.broker.authorization import check
+from sparklog.broker.client_quotas import Changes
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import check_state_is_kept
 from sparklog.broker.topics import cannot_hold, check_replication_factor
@@ -19,10 +20,13 @@ from sparklog.zk.znodes import TopicAssignment
 
 API = ApiKey.CREATE_PARTITIONS
 VERSIONS = range(0, 4)
+_FIRST_STRICT = 3
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     message = request.message
+    changes = broker.quotas.changes(request.caller, request.client_id, is_strict=request.version >= _FIRST_STRICT)
     times = Counter(topic.name for topic in message.topics)
     results = []
     async for topic in broker.turns.paced({each.name: each for each in message.topics}.values()):
@@ -31,13 +35,13 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequ
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in the request")
             _check_asked(broker, request, topic.name)
-            await _grow(broker, topic, message.timeout_ms / 1000, validate_only=message.validate_only)
+            await _grow(broker, topic, changes, message.timeout_ms / 1000, validate_only=message.validate_only)
         except ApiError as error:
             code, text = error.code, error.reason
         results.append(
             CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=text)
         )
-    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+    return CreatePartitionsResponse(throttle_time_ms=changes.throttle_ms, results=results)
 
 
 def _check_asked(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequest], topic: str) -> None:
@@ -48,7 +52,12 @@ def _check_asked(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequ
 
 
 async def _grow(
-    broker: BrokerContext, topic: CreatePartitionsRequest.CreatePartitionsTopic, timeout: float, *, validate_only: bool
+    broker: BrokerContext,
+    topic: CreatePartitionsRequest.CreatePartitionsTopic,
+    changes: Changes,
+    timeout: float,
+    *,
+    validate_only: bool,
 ) -> None:
     context = broker.controller.context
     if context is None:
@@ -64,6 +73,7 @@ async def _grow(
     grown = _plan(sorted(broker.metadata.brokers), topic, present)
     if validate_only:
         return
+    changes.take(len(grown.partitions) - len(present.partitions))
     await broker.run_zk(broker.zk.add_partitions, grown, context.epoch_version)
     broker.controller.look_at(topic.name)
 

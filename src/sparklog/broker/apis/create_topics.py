@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sparklog.broker.authorization import Rights, creation_rights
+from sparklog.broker.client_quotas import Changes
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import metric_name
 from sparklog.config.definition import definitions
@@ -28,6 +29,8 @@ from sparklog.zk.znodes import TopicAssignment
 
 API = ApiKey.CREATE_TOPICS
 VERSIONS = range(2, 8)
+_FIRST_STRICT = 6
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 _MOST_PARTITIONS = MOST_ELEMENTS
 """Of one request, in all its topics."""
 _Asked = CreateTopicsRequest.CreatableTopic
@@ -63,14 +66,15 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreateTopicsRequest]
             answers.append(planned)
         except ApiError as error:
             answers.append(error)
+    changes = broker.quotas.changes(request.caller, request.client_id, is_strict=request.version >= _FIRST_STRICT)
     if not message.validate_only:
-        await _create(broker, answers, message.timeout_ms / 1000)
+        await _create(broker, answers, changes, message.timeout_ms / 1000)
     settings = _Settings(broker)
     results = [
         _refused(topic.name, each, told) if isinstance(each, ApiError) else _result(each, settings, message, told)
         async for topic, each in broker.turns.paced(zip(message.topics, answers, strict=True))
     ]
-    return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+    return CreateTopicsResponse(throttle_time_ms=changes.throttle_ms, topics=results)
 
 
 def _check(broker: BrokerContext, name: str, asked: Counter[str], may_create: Callable[[str], bool]) -> None:
@@ -111,11 +115,12 @@ def _check_room(broker: BrokerContext, topic: _Asked, room: int) -> None:
         )
 
 
-async def _create(broker: BrokerContext, answers: Answers, timeout: float) -> None:
+async def _create(broker: BrokerContext, answers: Answers, changes: Changes, timeout: float) -> None:
     """Make what is planned, and put the error in the place of what could not be made."""
 
     async def make(place: int, planned: _Planned) -> None:
         try:
+            changes.take(len(planned.assignment.partitions))
             await broker.topics.create(planned.assignment, planned.config, timeout=timeout)
         except ApiError as error:
             answers[place] = error

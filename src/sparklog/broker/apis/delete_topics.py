@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from sparklog.broker.authorization import refusal
+from sparklog.broker.client_quotas import Changes
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import check_state_is_kept
 from sparklog.errors import ApiError, ErrorCode
@@ -20,6 +21,8 @@ from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.DELETE_TOPICS
 VERSIONS = range(1, 7)
+_FIRST_STRICT = 5
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 _Result = DeleteTopicsResponse.DeletableTopicResult
 
 
@@ -31,10 +34,12 @@ async def handle(broker: BrokerContext, request: ApiRequest[DeleteTopicsRequest]
         else ((name, ZERO_UUID) for name in message.topic_names)
     )
     timeout = message.timeout_ms / 1000
+    changes = broker.quotas.changes(request.caller, request.client_id, is_strict=request.version >= _FIRST_STRICT)
     results = [
-        await _delete(broker, request, name, topic_id, timeout) async for name, topic_id in broker.turns.paced(asked)
+        await _delete(broker, request, name, topic_id, changes, timeout)
+        async for name, topic_id in broker.turns.paced(asked)
     ]
-    return DeleteTopicsResponse(throttle_time_ms=0, responses=results)
+    return DeleteTopicsResponse(throttle_time_ms=changes.throttle_ms, responses=results)
 
 
 async def _delete(
@@ -42,6 +47,7 @@ async def _delete(
     request: ApiRequest[DeleteTopicsRequest],
     name: str | None,
     topic_id: UUID | None,
+    changes: Changes,
     timeout: float,
 ) -> _Result:
     cache = broker.metadata
@@ -62,6 +68,7 @@ async def _delete(
     doomed = topic.topic_id
     try:
         check_state_is_kept(broker.config, name, "deleted")
+        changes.take(len(topic.partitions))
         await broker.run_zk(broker.zk.request_topic_deletion, name, doomed if by_id else None)
     except ApiError as error:
         return _result(name, doomed, error.code, error.reason)

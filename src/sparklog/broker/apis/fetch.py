@@ -46,23 +46,27 @@ from sparklog.replica.manager import ENDLESS, Follower, ReplicaFetch
 from sparklog.replica.partition import PartitionRead
 from sparklog.replica.purgatory import DelayedOperation
 from sparklog.security.access import Operation
-from sparklog.structs import Chunk, TopicPartition
+from sparklog.structs import Chunk, TopicPartition, chunk_size
 
 API = ApiKey.FETCH
 VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
 _FIRST_VERSION_OF_STORAGE_ERRORS = 6
 _FIRST_VERSION_OF_ZSTD = 10
 _FIRST_VERSION_OF_RACKS = 11
+_ANSWER_BYTES, _PARTITION_BYTES = 20, 60
+"""Of an answer without partitions, and of one partition and its topic's name without records."""
 _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 decode = wire.decode_request
 decoding = wire.decoding_request
 
 
-def encode(answer: FetchAnswer, version: int) -> list[Chunk] | Steps[list[Chunk]]:
+def encode(answer: FetchAnswer, version: int, throttle_ms: int = 0) -> list[Chunk] | Steps[list[Chunk]]:
     if len(answer.partitions) > LARGE_ANSWER:
         return wire.encoding_response(answer.partitions, version, error=answer.error, session_id=answer.session_id)
-    return wire.encode_response(answer.partitions, version, error=answer.error, session_id=answer.session_id)
+    return wire.encode_response(
+        answer.partitions, version, error=answer.error, session_id=answer.session_id, throttle_ms=throttle_ms
+    )
 
 
 def handle(
@@ -75,15 +79,47 @@ def handle(
     try:
         fetch = sessions.begin(message, monotonic_ms(broker.clock), uses_ids=_uses_ids(request))
     except ApiError as error:
-        return FetchAnswer([], error=error.code)
+        return _refused(broker, request, error)
     if len(fetch.asked) > SLICE:
         return _serve_large(broker, request, fetch)
     reading = _Reading(broker, request, fetch, is_news=True)
     reading.read(fetch.asked)
     if not reading.is_enough:
         return _wait(broker, request, fetch, reading)
+    return _answer(broker, request, fetch, reading)
+
+
+def _refused(broker: BrokerContext, request: ApiRequest[FetchRequest], error: ApiError) -> FetchAnswer:
+    return FetchAnswer([], error=error.code, throttle_ms=_throttle_ms(broker, request, []))
+
+
+def _answer(broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch, reading: _Reading) -> FetchAnswer:
+    """What was read, unless it is more than the consumer may have."""
+    throttle_ms = _throttle_ms(broker, request, reading.fetched)
+    if throttle_ms:
+        return fetch.throttled(throttle_ms)
     reading.count()
     return fetch.answer(reading.fetched, reading.at_ends)
+
+
+def _throttle_ms(broker: BrokerContext, request: ApiRequest[FetchRequest], fetched: list[FetchedPartition]) -> int:
+    """How long the consumer is to wait before it may be given this; 0: it may, and it counts."""
+    quotas = broker.quotas
+    if not quotas.is_on:
+        return 0
+    if request.message.replica_id >= 0:
+        quotas.forgive(request.caller)
+        return 0
+    return quotas.charge_fetch(request.caller, request.client_id, _size_of(fetched))
+
+
+def _size_of(fetched: list[FetchedPartition]) -> int:
+    """About the bytes of an answer that holds this; the records' are exact."""
+    size = _ANSWER_BYTES
+    for each in fetched:
+        for records in each.records:
+            size += chunk_size(records) + _PARTITION_BYTES
+    return size
 
 
 def _handle_large(
@@ -94,7 +130,7 @@ def _handle_large(
         fetch = broker.fetch_sessions.open(message, monotonic_ms(broker.clock), uses_ids=_uses_ids(request))
         fetch.hold()
     except ApiError as error:
-        return FetchAnswer([], error=error.code)
+        return _refused(broker, request, error)
     is_whole = False
     try:
         for named in sliced(message.partitions):
@@ -106,7 +142,7 @@ def _handle_large(
         begun = fetch.begin()
         is_whole = True
     except ApiError as error:
-        return FetchAnswer([], error=error.code)
+        return _refused(broker, request, error)
     finally:
         fetch.release(is_whole=is_whole)
     return (yield from _serve_large(broker, request, begun))
@@ -125,14 +161,19 @@ def _serve_large(
             yield
         answer = None
         if reading.is_enough:
-            answer = yield from _answering(fetch, reading)
+            answer = yield from _answering(broker, request, fetch, reading)
         is_whole = True
     finally:
         fetch.release(is_whole=is_whole)
     return _wait_large(broker, request, fetch, reading) if answer is None else answer
 
 
-def _answering(fetch: Fetch, reading: _Reading) -> Steps[FetchAnswer]:
+def _answering(
+    broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch, reading: _Reading
+) -> Steps[FetchAnswer]:
+    throttle_ms = _throttle_ms(broker, request, reading.fetched)
+    if throttle_ms:
+        return fetch.throttled(throttle_ms)
     reading.count()
     for fetched, at_ends in zip(sliced(reading.fetched), sliced(reading.at_ends), strict=True):
         fetch.take(fetched, at_ends)
@@ -170,6 +211,8 @@ class _Reading:
         self._message: FetchRequest = request.message
         self._uses_ids = _uses_ids(request)
         self._most = min(self._message.max_bytes, broker.config.fetch_max_bytes)
+        if broker.quotas.is_on and self._follower is None:
+            self._most = min(self._most, broker.quotas.most_to_fetch(request.caller, request.client_id))
         self._size = self._aborted = self._throttled = 0
         self._room = rest.room
         self._failed = False
@@ -427,8 +470,7 @@ async def _wait(
     fetch.again()
     again = _Reading(broker, request, fetch)
     again.read(fetch.asked)
-    again.count()
-    return fetch.answer(again.fetched, again.at_ends)
+    return _answer(broker, request, fetch, again)
 
 
 def _operation(
@@ -484,4 +526,4 @@ def _reading_again(broker: BrokerContext, request: ApiRequest[FetchRequest], fet
     for asked in sliced(fetch.asked):
         reading.read(asked)
         yield
-    return (yield from _answering(fetch, reading))
+    return (yield from _answering(broker, request, fetch, reading))

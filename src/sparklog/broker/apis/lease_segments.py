@@ -6,13 +6,18 @@ plans learns how many bytes there are. Granted leases end at their time, or when
 says so. A request may
 name several ranges of a partition; one that overlaps another before it is refused, so that no file is told for each of
 many.
+
+What is leased counts as consumed. A client with a quota is told as much as it may have at once, and then how long to
+wait; while it waits every range is refused with THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 from sparklog.broker.authorization import Rights
@@ -64,6 +69,45 @@ class _Ranges:
         ranges.insert(place, (start, end))
 
 
+class _Room:
+    """How many bytes the request may lease. What nobody is limited in has room for anything."""
+
+    def __init__(self, broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest], *, is_counted: bool) -> None:
+        self._quotas = broker.quotas
+        self._caller, self._client_id = request.caller, request.client_id
+        self._leased = 0
+        self._left, self._wait_ms = inf, 0
+        self._is_counted = is_counted and broker.quotas.is_on
+        if self._is_counted:
+            self._left, self._wait_ms = broker.quotas.room_for_lease(request.caller, request.client_id)
+
+    def check(self) -> None:
+        """Raises ApiError(THROTTLING_QUOTA_EXCEEDED) where nothing may be leased now."""
+        if self._wait_ms or self._left <= 0:
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the quota of consumed bytes is used up for now")
+
+    def admits(self, extents: Extents) -> bool:
+        """Whether there is room for all of it."""
+        return self._left == inf or _size_of(extents) <= self._left
+
+    def take(self, extents: Extents) -> None:
+        """This is leased."""
+        if self._is_counted:
+            size = _size_of(extents)
+            self._left -= size
+            self._leased += size
+
+    def close(self) -> int:
+        """Count what was leased; for how many milliseconds the next lease is to wait."""
+        if self._leased:
+            self._wait_ms = max(self._wait_ms, self._quotas.charge_lease(self._caller, self._client_id, self._leased))
+        return self._wait_ms
+
+
+def _size_of(extents: Extents) -> int:
+    return sum(each.end - each.start for each in extents.files)
+
+
 def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> Steps[LeaseSegmentsResponse]:
     message = request.message
     broker.leases.end(message.ended_leases, request.caller.principal)
@@ -71,13 +115,14 @@ def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> 
     if message.duration_ms > 0 and message.topics:
         duration_ms = min(message.duration_ms, LONGEST_S * 1000)
         number, lease = broker.leases.grant(duration_ms / 1000, request.caller.principal)
+    room = _Room(broker, request, is_counted=lease is not None)
     topics, asked, rights = [], _Ranges(), Rights(broker, request, Operation.READ)
     for topic in message.topics:
-        found = _Finder(broker, message, topic, lease, of_leader=request.version < _FIRST_VERSION_OF_REPLICAS)
+        found = _Finder(broker, message, topic, lease, room, of_leader=request.version < _FIRST_VERSION_OF_REPLICAS)
         answers = yield from each_in_steps(partial(_answer, found, rights, asked), topic.partitions)
         topics.append(_Topic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
         yield
-    return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)
+    return LeaseSegmentsResponse(throttle_time_ms=room.close(), lease_id=number, duration_ms=duration_ms, topics=topics)
 
 
 def _answer(finder: _Finder, rights: Rights, ranges: _Ranges, asked: _AskedTopic.LeasePartition) -> Steps[_Partition]:
@@ -112,6 +157,7 @@ class _Finder:
         message: LeaseSegmentsRequest,
         topic: _AskedTopic,
         lease: Lease | None,
+        room: _Room,
         *,
         of_leader: bool,
     ) -> None:
@@ -119,6 +165,8 @@ class _Finder:
         self._broker = broker
         self._topic = topic
         self._lease = lease
+        self._room = room
+        self._is_cut = False
         self._of_leader = of_leader
         self._most = None if message.max_files < 0 else message.max_files
         self._is_committed = message.isolation_level == IsolationLevel.READ_COMMITTED
@@ -130,6 +178,8 @@ class _Finder:
         """A slice of the files a step. What is told of a slice is of one moment; the next begins where it ends, in the
         files that hold that offset by then.
         """
+        self._room.check()
+        self._is_cut = False
         files: list[Extent] = []
         aborted: dict[AbortedTransaction, None] = {}
         start = asked.start_offset
@@ -139,7 +189,7 @@ class _Finder:
             files += found.extents.files
             aborted |= dict.fromkeys(found.aborted)
             start = found.extents.end_offset
-            if len(found.extents.files) < wanted or len(files) == self._most:
+            if self._is_cut or len(found.extents.files) < wanted or len(files) == self._most:
                 return found._replace(extents=Extents(files, start), aborted=[*aborted])
             yield
 
@@ -152,11 +202,27 @@ class _Finder:
         else:
             partition.check_epoch(asked.current_leader_epoch)
         isolation = IsolationLevel.READ_COMMITTED if self._is_committed else IsolationLevel.READ_UNCOMMITTED
-        extents = partition.extents(start, asked.end_offset, isolation, most, self._lease)
+        extents = self._within_room(
+            start, asked.end_offset, lambda end: partition.extents(start, end, isolation, most, self._lease)
+        )
         aborted = []
         if self._is_committed and extents.files:
             aborted = partition.aborted_transactions(start, extents.end_offset)
         return _Found(partition.log_start_offset, extents, aborted)
+
+    def _within_room(self, start: int, end: int, find: Callable[[int], Extents]) -> Extents:
+        """The extents from ``start`` to ``end`` that there is room for, at least those of one offset."""
+        found = find(end)
+        while not self._room.admits(found) and found.end_offset > start + 1:
+            self._is_cut = True
+            halfway = start + (found.end_offset - start) // 2
+            found = _without_last_file(found) if len(found.files) > 1 else find(halfway)
+        self._room.take(found)
+        return found
+
+
+def _without_last_file(extents: Extents) -> Extents:
+    return Extents(extents.files[:-1], extents.files[-1].first_offset)
 
 
 def _file(extent: Extent) -> _Partition.LeasedFile:

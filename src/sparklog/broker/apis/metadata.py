@@ -39,6 +39,7 @@ VERSIONS = range(0, 14)
 _Topic = MetadataResponse.MetadataResponseTopic
 Answer = MetadataResponse | Encoded
 _FIRST_VERSION_OF_LISTENERS = 6
+_FIRST_VERSION_OF_THROTTLE = 3
 _PATIENCE_S = 20.0
 """Less than clients wait for an answer."""
 
@@ -111,11 +112,11 @@ def _all(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[E
         described = yield from _described(broker, request, topics)
         is_same = len(described) == len(topics) and answers is broker.metadata.answers
         if for_topics or for_cluster or not is_same:
-            return Encoded((yield from _encode_all(broker, request, described)))
+            return Encoded((yield from _encode_all(broker, request, described)), _FIRST_VERSION_OF_THROTTLE)
     key = (request.version, for_topics, for_cluster, request.caller.listener)
     if key not in answers:
         answers[key] = Shared(_encode_all(broker, request, topics))
-    return Encoded((yield from answers[key].steps()))
+    return Encoded((yield from answers[key].steps()), _FIRST_VERSION_OF_THROTTLE)
 
 
 def _described(

@@ -95,10 +95,10 @@ def decoding(body: memoryview, version: int) -> ProduceRequest | Steps[ProduceRe
     return wire.decode_if_few(body, version, SLICE) or wire.decoding_request(body, version)
 
 
-def encode(results: Results | None, version: int) -> list[Chunk] | Steps[list[Chunk]] | None:
+def encode(results: Results | None, version: int, throttle_ms: int = 0) -> list[Chunk] | Steps[list[Chunk]] | None:
     if results is not None and len(results) > LARGE_ANSWER:
-        return wire.encoding_response(results, version)
-    return None if results is None else wire.encode_response(results, version)
+        return wire.encoding_response(results, version, throttle_ms)
+    return None if results is None else wire.encode_response(results, version, throttle_ms)
 
 
 def handle(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> Results | Ordered[Results | None] | None:

@@ -32,6 +32,7 @@ from sparklog.client.admin.erasure import (
 from sparklog.client.admin.groups import GroupAdmin, GroupDescription, GroupListing, GroupMember
 from sparklog.client.admin.log_dirs import LogDir, LogDirAdmin, Replica, ReplicaLogDir
 from sparklog.client.admin.prepared import PreparedAdmin, PreparedTransaction
+from sparklog.client.admin.quotas import ClientQuota, QuotaAdmin
 from sparklog.client.admin.reassignments import PartitionReassignment, ReassignmentAdmin
 from sparklog.client.admin.retention import RetentionAdmin, RetentionState
 from sparklog.client.admin.topics import NewTopic, TopicAdmin, new_topics
@@ -66,6 +67,7 @@ __all__ = [
     "AdoptedSegments",
     "AsyncAdmin",
     "BrokerCompaction",
+    "ClientQuota",
     "Compaction",
     "CompactionDescription",
     "CompactionOutcome",
@@ -105,6 +107,7 @@ class AsyncAdmin(
     ReassignmentAdmin,
     ConfigAdmin,
     AclAdmin,
+    QuotaAdmin,
     LogDirAdmin,
     CompactionAdmin,
     ErasureAdmin,
@@ -188,6 +191,8 @@ class Admin:
     describe_acls = _blocking(AclAdmin.describe_acls)
     create_acls = _blocking(AclAdmin.create_acls)
     delete_acls = _blocking(AclAdmin.delete_acls)
+    describe_client_quotas = _blocking(QuotaAdmin.describe_client_quotas)
+    alter_client_quotas = _blocking(QuotaAdmin.alter_client_quotas)
     log_dirs = _blocking(LogDirAdmin.log_dirs)
     describe_replica_log_dirs = _blocking(LogDirAdmin.describe_replica_log_dirs)
     alter_replica_log_dirs = _blocking(LogDirAdmin.alter_replica_log_dirs)

@@ -253,10 +253,15 @@ def _write_asked(writer: WireWriter, asked: FetchPartition, version: int) -> Non
 
 
 def encode_response(
-    partitions: list[FetchedPartition], version: int, *, error: ErrorCode = ErrorCode.NONE, session_id: int = 0
+    partitions: list[FetchedPartition],
+    version: int,
+    *,
+    error: ErrorCode = ErrorCode.NONE,
+    session_id: int = 0,
+    throttle_ms: int = 0,
 ) -> list[Chunk]:
     """The response body; file slices among the records pass through unread."""
-    writer = _response_head(version, error, session_id)
+    writer = _response_head(version, error, session_id, throttle_ms)
     topics = _group(partitions, version)
     writer.array_length(len(topics))
     for name, fetched in topics.items():
@@ -273,7 +278,7 @@ def encoding_response(
     partitions: list[FetchedPartition], version: int, *, error: ErrorCode = ErrorCode.NONE, session_id: int = 0
 ) -> Steps[list[Chunk]]:
     """``encode_response`` in steps."""
-    writer = _response_head(version, error, session_id)
+    writer = _response_head(version, error, session_id, 0)
     topics: dict[str | UUID, list[FetchedPartition]] = {}
     for start in range(0, len(partitions), SLICE):
         _group_into(topics, partitions[start : start + SLICE], version)
@@ -292,9 +297,9 @@ def encoding_response(
     return writer.chunks()
 
 
-def _response_head(version: int, error: ErrorCode, session_id: int) -> WireWriter:
+def _response_head(version: int, error: ErrorCode, session_id: int, throttle_ms: int) -> WireWriter:
     writer = WireWriter(flexible=is_flexible(ApiKey.FETCH, version))
-    writer.int32(0)
+    writer.int32(throttle_ms)
     if version >= 7:
         writer.int16(error)
         writer.int32(session_id)

@@ -140,7 +140,9 @@ def encode_response(results: dict[TopicPartition, ProduceResult], version: int, 
     return writer.chunks()
 
 
-def encoding_response(results: dict[TopicPartition, ProduceResult], version: int) -> Steps[list[Chunk]]:
+def encoding_response(
+    results: dict[TopicPartition, ProduceResult], version: int, throttle_ms: int = 0
+) -> Steps[list[Chunk]]:
     """``encode_response`` in steps."""
     writer = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
     topics = _by_topic(list(results))
@@ -154,7 +156,7 @@ def encoding_response(results: dict[TopicPartition, ProduceResult], version: int
                 _write_result(writer, tp.partition, results[tp], version)
             yield
         writer.tags()
-    _write_end(writer, results, version, 0)
+    _write_end(writer, results, version, throttle_ms)
     return writer.chunks()
 
 

@@ -1,0 +1,270 @@
+import asyncio
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.client_quotas import BETWEEN_BROKERS, ClientQuotas, entity_at, metered
+from sparklog.broker.registry import OFFERED
+from sparklog.config.broker import parse_broker_config
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import HeartbeatResponse
+from sparklog.quota.entity import DEFAULT, Entity, IpEntity
+from sparklog.security.caller import Caller
+from sparklog.security.principal import Principal
+from sparklog.testing.clock import ManualClock
+
+SIZE = 1_000_000
+
+
+class Connection:
+    """One that was muted so."""
+
+    def __init__(self):
+        self.muted = []
+
+    def mute(self, seconds):
+        self.muted.append(seconds)
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+def quotas_of(clock, entities, **settings):
+    quotas = ClientQuotas(parse_broker_config({"log.dirs": "/x", **settings}), clock)
+    for path, properties in entities.items():
+        quotas.take_over(path, properties)
+    return quotas
+
+
+def caller_of(user="ANONYMOUS"):
+    return Caller("10.0.0.1", principal=Principal("User", user), connection=Connection())
+
+
+def charge(quotas, caller, api=ApiKey.PRODUCE, *, client_id="c", size=SIZE, answer=None, version=9):
+    return quotas.charge(api, version, caller, client_id, size, {} if answer is None else answer)
+
+
+def test_without_quotas_it_is_off(clock):
+    quotas = quotas_of(clock, {})
+    assert not quotas.is_on
+    quotas.take_over("clients/c", {"producer_byte_rate": "1000"})
+    assert quotas.is_on
+    quotas.take_over("clients/c", {})
+    assert not quotas.is_on
+
+
+@pytest.mark.parametrize(
+    ("path", "entity"),
+    [
+        ("users/a%20b", Entity("a b")),
+        ("users/<default>", Entity(DEFAULT)),
+        ("users/u/clients/<default>", Entity("u", DEFAULT)),
+        ("clients/%3Cdefault%3E", Entity(client_id="<default>")),
+        ("ips/10.0.0.1", IpEntity("10.0.0.1")),
+        ("ips/<default>", IpEntity(DEFAULT)),
+    ],
+)
+def test_whose_settings_they_are(path, entity):
+    assert entity_at(path) == entity
+
+
+def test_a_produce_counts_with_its_size_and_its_connection_is_muted(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"producer_byte_rate": "50000"}}), caller_of()
+    assert charge(quotas, caller) == 10_000
+    assert caller.connection.muted == [10.0]
+    assert charge(quotas, caller, client_id="d") == 0
+    assert charge(quotas, caller, client_id=None) == 0
+    assert caller.connection.muted == [10.0]
+
+
+def test_a_produce_without_an_answer_is_muted_by_its_bytes_alone(clock):
+    entities = {"clients/c": {"producer_byte_rate": "50000", "request_percentage": "0.001"}}
+    quotas, caller = quotas_of(clock, entities), caller_of()
+    caller.busy_s = 5.0
+    assert quotas.charge(ApiKey.PRODUCE, 9, caller, "c", SIZE, None) == 10_000
+    caller.busy_s = 9.0
+    assert quotas.charge(ApiKey.PRODUCE, 9, caller, "d", SIZE, None) == 0
+
+
+def test_the_quota_is_that_of_the_user_who_has_authenticated(clock):
+    quotas = quotas_of(clock, {"users/alice": {"producer_byte_rate": "50000"}})
+    assert charge(quotas, caller_of("alice")) == 10_000
+    assert charge(quotas, caller_of("bob")) == 0
+
+
+def test_time_counts_as_a_part_of_the_loop(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"request_percentage": "10"}}), caller_of()
+    caller.busy_s = 7.0
+    assert charge(quotas, caller, ApiKey.HEARTBEAT) == 0, "what was before the quota"
+    caller.busy_s += 1.0  # of the ten seconds that are looked at: 10 %
+    assert charge(quotas, caller, ApiKey.HEARTBEAT) == 0
+    caller.busy_s += 0.05
+    assert charge(quotas, caller, ApiKey.HEARTBEAT) == 500
+    assert charge(quotas, caller, ApiKey.HEARTBEAT) == 500, "nothing counts twice"
+    caller.busy_s += 9.0
+    assert charge(quotas, caller, ApiKey.HEARTBEAT) == 1000, "no longer than a window"
+
+
+def test_time_that_was_spent_while_no_quota_of_time_was_set_does_not_count(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"request_percentage": "10"}}), caller_of()
+    charge(quotas, caller, ApiKey.HEARTBEAT)
+    quotas.take_over("clients/c", {"producer_byte_rate": "50000"})
+    caller.busy_s += 100.0
+    charge(quotas, caller, ApiKey.HEARTBEAT)
+    quotas.take_over("clients/c", {"request_percentage": "10"})
+    assert charge(quotas, caller, ApiKey.HEARTBEAT) == 0
+
+
+def test_the_longest_wait_is_told(clock):
+    entities = {"clients/c": {"producer_byte_rate": "50000", "request_percentage": "10"}}
+    quotas, caller = quotas_of(clock, entities), caller_of()
+    charge(quotas, caller, ApiKey.HEARTBEAT)
+    caller.busy_s = 2.0
+    assert charge(quotas, caller, size=505_000) == 1000, "of the time, and 100 ms of the bytes"
+    assert charge(quotas, caller, ApiKey.HEARTBEAT, answer=HeartbeatResponse(throttle_time_ms=7000)) == 7000
+    assert caller.connection.muted == [1.0, 7.0]
+
+
+@pytest.mark.parametrize("api", sorted(BETWEEN_BROKERS & OFFERED.keys()))
+def test_what_brokers_ask_each_other_does_not_count(clock, api):
+    quotas, caller = quotas_of(clock, {"clients/<default>": {"request_percentage": "0"}}), caller_of()
+    charge(quotas, caller, ApiKey.HEARTBEAT)
+    caller.busy_s = 5.0
+    assert charge(quotas, caller, api) == 0
+    assert charge(quotas, caller, ApiKey.ADD_PARTITIONS_TO_TXN, version=4) == 0
+    assert charge(quotas, caller, ApiKey.HEARTBEAT) == 0
+    caller.busy_s = 6.0
+    assert charge(quotas, caller, ApiKey.ADD_PARTITIONS_TO_TXN, version=3) > 0
+
+
+def test_a_fetch_that_is_too_much_is_not_given_and_does_not_count(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"consumer_byte_rate": "1000"}}), caller_of()
+    assert quotas.charge_fetch(caller, "c", 10_000) == 0
+    for _ in range(3):
+        assert quotas.charge_fetch(caller, "c", 5_000) == 5_000
+    clock.advance(11)
+    assert quotas.charge_fetch(caller, "c", 10_000) == 0
+    assert quotas.charge(ApiKey.FETCH, 12, caller, "c", 10, SimpleNamespace(throttle_ms=5)) == 5
+    assert caller.connection.muted == [5.0] * 3
+
+
+def test_who_was_given_nothing_is_given_a_batch_of_any_size(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"consumer_byte_rate": "1000"}}), caller_of()
+    assert quotas.most_to_fetch(caller, "c") == 10_000
+    assert quotas.most_to_fetch(caller, "d") == 2**31 - 1
+    assert quotas.charge_fetch(caller, "c", 1 << 20) == 0
+    assert quotas.charge_fetch(caller, "c", 20) > 1_000_000
+
+
+def test_a_lease_counts_and_the_next_is_refused_until_the_wait_is_over(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"consumer_byte_rate": "1000"}}), caller_of()
+    assert quotas.room_for_lease(caller, "c") == (10_000, 0)
+    assert quotas.charge_lease(caller, "c", 12_000) == 2_000
+    assert quotas.room_for_lease(caller, "c") == (10_000, 2_000)
+    assert quotas.charge_fetch(caller, "c", 1) > 2_000
+    clock.advance(11)
+    assert quotas.room_for_lease(caller, "c") == (10_000, 0)
+    assert quotas.charge_lease(caller, "d", 1 << 40) == 0
+
+
+def test_changes_are_refused_where_the_client_knows_that(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"controller_mutation_rate": "1"}}), caller_of()
+    quotas.changes(caller, "c", is_strict=True).take(20)
+    changes = quotas.changes(caller, "c", is_strict=True)
+    with pytest.raises(ApiError) as refusal:
+        changes.take(1)
+    assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert changes.throttle_ms == 9_000
+    clock.advance(4)
+    assert changes.throttle_ms == 5_000
+    permissive = quotas.changes(caller, "c", is_strict=False)
+    permissive.take(1)
+    assert permissive.throttle_ms == 6_000
+
+
+def test_changes_are_free_without_a_quota(clock):
+    for entities in ({}, {"clients/c": {"controller_mutation_rate": "1"}}):
+        changes = quotas_of(clock, entities).changes(caller_of(), "d", is_strict=True)
+        changes.take(1 << 20)
+        assert changes.throttle_ms == 0
+
+
+def test_the_old_settings_are_the_default_of_client_ids_until_zookeeper_has_one(clock):
+    quotas = quotas_of(clock, {}, **{"quota.producer.default": "50000", "quota.consumer.default": "1000"})
+    caller = caller_of()
+    assert charge(quotas, caller) == 10_000
+    assert quotas.most_to_fetch(caller, "c") == 10_000
+    quotas.take_over("clients/<default>", {"producer_byte_rate": "100000"})
+    assert charge(quotas, caller, size=0) == 0
+    assert quotas.most_to_fetch(caller, "c") == 10_000
+    quotas.take_over("clients/<default>", {})
+    assert charge(quotas, caller, size=0) == 10_000
+
+
+def test_windows_are_those_of_the_settings(clock):
+    entities = {"clients/c": {"producer_byte_rate": "1000", "controller_mutation_rate": "1"}}
+    names = ("quota.window.num", "quota.window.size.seconds")
+    settings = dict(zip((*names, *(f"controller.{each}" for each in names)), ("3", "2", "5", "4"), strict=True))
+    quotas, caller = quotas_of(clock, entities, **settings), caller_of()
+    assert charge(quotas, caller, size=4_000) == 0
+    assert charge(quotas, caller, size=1) == 1
+    changes = quotas.changes(caller, "c", is_strict=False)
+    changes.take(20)
+    assert changes.throttle_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "properties"), [("clients/c", {"producer_byte_rate": "much"}), ("teams/x", {"producer_byte_rate": "5"})]
+)
+def test_what_cannot_be_read_leaves_all_as_it_was(clock, caplog, path, properties):
+    quotas = quotas_of(clock, {"clients/c": {"producer_byte_rate": "50000"}})
+    with caplog.at_level(logging.ERROR):
+        quotas.take_over(path, properties)
+    assert path in caplog.text
+    assert charge(quotas, caller_of()) == 10_000
+
+
+def test_an_address_is_held_by_its_rate_however_it_is_written(clock):
+    quotas = quotas_of(clock, {"ips/::0001": {"connection_creation_rate": "1"}})
+    rates = quotas.quotas.connections
+    assert [rates.record("::1", 0) for _ in range(11)] == [0] * 10 + [1000]
+    assert not quotas.is_on
+
+
+def test_a_host_is_looked_up(clock):
+    async def scenario():
+        quotas = quotas_of(clock, {"ips/localhost": {"connection_creation_rate": "0"}})
+        rates = quotas.quotas.connections
+        async with asyncio.timeout(60):
+            while not rates.is_set:
+                await asyncio.sleep(0)
+        assert rates.record("127.0.0.1", 0) == 1000
+        quotas.take_over("ips/localhost", {})
+        assert not rates.is_set
+
+    asyncio.run(scenario())
+
+
+def test_what_a_request_does_after_it_has_waited_is_its_callers_time():
+    clock, caller = ManualClock(), Caller("h")
+
+    async def work(failing):
+        clock.advance(1)  # in the turn
+        await asyncio.sleep(0)
+        clock.advance(2)
+        with pytest.raises(ZeroDivisionError):
+            await failing
+        clock.advance(3)
+        return "done"
+
+    async def scenario():
+        failing = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(failing.set_exception, ZeroDivisionError())
+        return await metered(work(failing), caller, clock.monotonic)
+
+    assert asyncio.run(scenario()) == "done"
+    assert caller.busy_s == 5.0
