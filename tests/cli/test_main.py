@@ -31,6 +31,7 @@ GROUPS = {
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
     "acl": ("list", "add", "remove"),
+    "quota": ("list", "set", "remove"),
     "compact": ("run", "status"),
     "backup": ("run", "list", "verify"),
     "txn": ("list", "describe", "commit", "abort", "find-hanging"),

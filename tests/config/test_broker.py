@@ -160,6 +160,17 @@ def test_the_file_that_kafka_ships_is_taken(tmp_path, caplog):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("quota.producer.default", "producer_byte_rate"), ("quota.consumer.default", "consumer_byte_rate")],
+)
+def test_the_old_defaults_of_quotas_are_taken_with_a_warning(caplog, name, key):
+    config = parse_broker_config({name: "1000"})
+    assert {config.quota_producer_default, config.quota_consumer_default} == {1000, 2**63 - 1}
+    (record,) = caplog.records
+    assert record.message.startswith(f"{name} is deprecated: set {key} of the default client id instead")
+
+
 def test_so_is_the_file_with_what_it_has_in_comments(tmp_path):
     path = tmp_path / "server.properties"
     path.write_text(STOCK + COMMENTED_OUT)

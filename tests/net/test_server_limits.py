@@ -12,6 +12,9 @@ from net.listening import Server, answer, assert_hung_up, assert_serves, framed,
 
 from sparklog import rate_limit
 from sparklog.net import channel as net_channel
+from sparklog.quota.connections import ConnectionRates
+from sparklog.quota.rate import Windows
+from sparklog.testing.clock import jump
 from sparklog.testing.eventually import eventually
 
 
@@ -280,3 +283,33 @@ def test_a_large_last_answer_is_sent_whole(server, waiting, monkeypatch):
 
 def test_nobody_there_is_nobody_to_wait_for(server):
     assert server.call(lambda: server.server.drain().done())
+
+
+def test_an_address_that_connects_too_often_is_held_and_then_hung_up_on():
+    rates = ConnectionRates(Windows(3, 1000))
+    rates.set("127.0.0.1", 1.0)
+    server = Server(rates=rates)
+    server.loop.time = lambda: 100.0  # it stands still
+    with server.connect() as first, server.connect() as second:
+        assert ask(first) == ask(second) == b"hello"
+        with server.connect() as third:
+            third.sendall(framed(b"hello"))
+            assert not is_served(third)
+            assert server.call(lambda: len(server.server._held)) == 1
+            server.call(rates.set, "127.0.0.1", 100.0)
+            assert server.server.connections == 2
+            server.call(jump, server.loop, 2)
+            assert_hung_up(third)
+        with server.connect() as fourth:
+            assert ask(fourth) == b"hello"
+    server.stop()
+
+
+def test_what_is_held_is_let_go_at_the_end():
+    rates = ConnectionRates(Windows(3, 1000))
+    rates.set("127.0.0.1", 0.0)
+    server = Server(rates=rates)
+    with server.connect() as held:
+        eventually(lambda: server.call(lambda: len(server.server._held)) == 1)
+        server.stop()
+        assert_hung_up(held)
