@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from sparklog.errors import AuthenticationFailed
 from sparklog.security.principal import Principal
 
 
@@ -49,3 +50,8 @@ class Mechanism(Protocol):
 
     def begin(self) -> ClientConversation:
         """A new conversation, with the credentials of now."""
+
+
+def invalid_credentials(mechanism: str) -> AuthenticationFailed:
+    """The one answer to a wrong name, a wrong password and a message that is malformed."""
+    return AuthenticationFailed(f"authentication failed: invalid credentials with SASL mechanism {mechanism}")
