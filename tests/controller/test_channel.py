@@ -77,7 +77,7 @@ def test_closing_ends_it_in_whatever_turn_of_the_loop_the_answer_comes(turns, mo
         endpoint = Endpoint("broker", 9092)
         peer = Peer(endpoint, "controller")
 
-        async def opened(endpoint, *, client_id):
+        async def opened(endpoint, **_):
             return peer.connection
 
         monkeypatch.setattr(AsyncConnection, "open", opened)

@@ -204,7 +204,7 @@ def test_closing_leaves_no_connection_in_whatever_turn_it_opens(turns, gated_ope
             loop: Any = asyncio.get_running_loop()
             connect = loop.create_connection
 
-            async def create_connection(*args):
+            async def create_connection(*args, **_):
                 made = await connect(*args)
                 opened.append(made[0])
                 return made

@@ -13,6 +13,7 @@ from sparklog.errors import SparklogError
 from sparklog.net.peers import Peer
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import A, Request
+from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
@@ -28,9 +29,9 @@ class _Queued(NamedTuple, Generic[A]):
 class BrokerChannel:
     """Lives as long as the broker's registration does; ``close`` cancels what was not answered."""
 
-    def __init__(self, broker: BrokerInfo, client_id: str) -> None:
+    def __init__(self, broker: BrokerInfo, client_id: str, security: ConnectionSecurity = PLAIN) -> None:
         self.broker = broker
-        self._peer = Peer(broker.endpoint, client_id)
+        self._peer = Peer(broker.endpoint, client_id, security)
         self._queue: asyncio.Queue[_Queued[Any]] = asyncio.Queue()
         self._task = asyncio.ensure_future(self._run())
 

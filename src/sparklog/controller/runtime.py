@@ -45,6 +45,7 @@ from sparklog.protocol.messages import (
 )
 from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
+from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo, PartitionState
@@ -77,9 +78,14 @@ class Controller:
         clock: Clock,
         topic_configs: ReadConfigs = _default_configs,
         witnesses: Witnesses | None = None,
+        security: ConnectionSecurity = PLAIN,
     ) -> None:
-        """``topic_configs`` gives the settings of topics. With ``witnesses`` a session is not waited for (failover)."""
+        """``topic_configs`` gives the settings of topics. With ``witnesses`` a session is not waited for (failover).
+
+        ``security`` is that of the connections to brokers.
+        """
         self._id = broker_id
+        self._security = security
         self._zk = zk
         self._run_zk = run_zk
         self._clock = clock
@@ -99,7 +105,7 @@ class Controller:
         self._awaiting_look: list[asyncio.Future[None]] = []
         self._vigils = Vigils(broker_id, witnesses, self._look.set)
         self._succession = Succession(broker_id, zk, run_zk, witnesses)
-        self._survey = LogSurvey(Peers(f"controller-{broker_id}"), self._look.set)
+        self._survey = LogSurvey(Peers(f"controller-{broker_id}", security), self._look.set)
         self._begin_term(None)
 
     def _begin_term(self, context: ControllerContext | None) -> None:
@@ -426,7 +432,7 @@ class Controller:
             if channel is not None:
                 await channel.close()
         for id_ in fresh:
-            self._channels[id_] = BrokerChannel(brokers[id_], f"controller-{self._id}")
+            self._channels[id_] = BrokerChannel(brokers[id_], f"controller-{self._id}", self._security)
         self._brokers_changed = bool(fresh) or context.brokers.keys() != brokers.keys()
         context.brokers = brokers
         for id_ in fresh:

@@ -7,18 +7,26 @@ stands for the earliest of them. A caller that is cancelled leaves its answer to
 
 An answer may ask for silence (``throttle``). What is asked meanwhile is kept, in order, and goes out when that is over;
 its deadline counts from then, and what is cancelled before is not sent.
+
+Where SASL is wanted, ``open`` returns when we have authenticated. An authentication that ends is made anew before it
+does (KIP-368): behind what is in flight then, and what is asked meanwhile is kept as in a silence.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 from sparklog import __version__
 from sparklog.errors import ConnectionFailed, RemoteProtocolError, SparklogError
+from sparklog.net.coalescing import coalesced
+from sparklog.net.login import Question, login
+from sparklog.net.refused import ASKS_FOR_MORE, is_tls, speaks_tls, tls_failure, unreachable
+from sparklog.net.tasks import retrieve
 from sparklog.net.throttle import throttle_seconds
 from sparklog.net.unreachable import UNREACHABLE
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, api_versions_request
@@ -26,14 +34,19 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.frame import FrameReader
 from sparklog.protocol.messages import A, ApiVersionsResponse, Request, decode, decode_answer, encode
-from sparklog.structs import Chunk, Endpoint, FileSlice
+from sparklog.security.connecting import PLAIN, ConnectionSecurity
+from sparklog.security.sasl.mechanism import Mechanism
+from sparklog.structs import Chunk, Endpoint
 
 MAX_RESPONSE = 1 << 30
 _ASKED_FOR = 8 << 20
 """An answer of up to so many bytes is received in place: a fetch of one partition is no more by default."""
-_COPIED = 256 << 10
-"""A piece of a request up to so many bytes is cheaper to copy than to hand to the system by itself."""
 
+
+_SHUTDOWN_S = 5.0
+"""How long a peer is waited for that does not end its side of TLS when we end ours."""
+_AGAIN_WITHIN_S = 30.0
+"""Until we have authenticated again, from when the last answer is due for what was asked before."""
 
 Answer = memoryview | SparklogError
 """An answer's body, still encoded, or why there is none."""
@@ -63,11 +76,21 @@ class _Waiting(NamedTuple):
 class AsyncConnection(asyncio.BufferedProtocol):
     """A connection to one broker; any number of requests may be in flight.
 
-    A failure raises ConnectionFailed or ProtocolError in all of them and closes it; open another.
+    A failure raises ConnectionFailed, ProtocolError or AuthenticationFailed in all of them and closes it; open another.
     """
 
-    def __init__(self, endpoint: Endpoint, client_id: str) -> None:
+    def __init__(self, endpoint: Endpoint, client_id: str, security: ConnectionSecurity = PLAIN) -> None:
         self.endpoint = endpoint
+        self._security = security
+        self._has_answered = False
+        """Whether it has answered anything but which versions it speaks."""
+        self._has_heard = False
+        self._opening: memoryview | None = None
+        """Where the first bytes are put that it sends, until they are there."""
+        self._is_logging_in = False
+        """Whether it authenticates again, and all else has to wait."""
+        self._log_in_timer: asyncio.TimerHandle | None = None
+        self._logging_in: asyncio.Task[None] | None = None
         self._protocol = ClientConnection(client_id)
         self._frames = FrameReader(MAX_RESPONSE, _ASKED_FOR)
         self._waiting: deque[_Waiting] = deque()
@@ -85,15 +108,85 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._is_congested = False
 
     @classmethod
-    async def open(cls, endpoint: Endpoint, *, client_id: str = "sparklog", timeout: float = 10.0) -> AsyncConnection:
-        """Connect. Raises ConnectionFailed if there is no answer within ``timeout`` seconds."""
-        loop = asyncio.get_running_loop()
+    async def open(
+        cls,
+        endpoint: Endpoint,
+        *,
+        client_id: str = "sparklog",
+        timeout: float = 10.0,
+        security: ConnectionSecurity = PLAIN,
+    ) -> AsyncConnection:
+        """Connect, and authenticate. Raises ConnectionFailed if that has not succeeded within ``timeout`` seconds.
+
+        Raises AuthenticationFailed where one end does not take the other for who it says.
+        """
         try:
             async with asyncio.timeout(timeout):  # wait_for may lose a cancellation in Python 3.11
-                _, connection = await loop.create_connection(lambda: cls(endpoint, client_id), *endpoint)
+                connection = await cls._connected(endpoint, client_id, security)
+                if security.mechanism is not None:
+                    await connection._log_in_or_close(security.mechanism, timeout)
+        except ssl.SSLError as error:
+            raise tls_failure(endpoint, error) from error
+        except SparklogError:
+            raise
         except UNREACHABLE as error:
-            raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {str(error) or 'timed out'}") from error
+            raise unreachable(endpoint, error, security) from error
         return connection
+
+    @classmethod
+    async def _connected(cls, endpoint: Endpoint, client_id: str, security: ConnectionSecurity) -> AsyncConnection:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: cls(endpoint, client_id, security),
+            *endpoint,
+            ssl=security.tls,
+            server_hostname=None if security.tls is None else endpoint.host,
+            ssl_shutdown_timeout=None if security.tls is None else _SHUTDOWN_S,
+        )
+        return connection
+
+    async def _log_in_or_close(self, mechanism: Mechanism, timeout: float) -> None:
+        try:
+            await self._log_in(mechanism, timeout)
+        except BaseException:
+            self.abort()
+            raise
+
+    async def _log_in(self, mechanism: Mechanism, timeout: float) -> None:
+        steps = login(self.endpoint, mechanism, await self._agree(ApiKey.SASL_HANDSHAKE, timeout))
+        try:
+            asked = next(steps)
+            while True:
+                asked = steps.send(await self._answer_to(asked, timeout))
+        except StopIteration as end:
+            if end.value is not None:
+                self._log_in_timer = self._loop.call_later(end.value, self._begin_again, mechanism)
+
+    async def _answer_to(self, question: Question, timeout: float) -> object:
+        """In front of all that is kept."""
+        answer: asyncio.Future[memoryview] = self._loop.create_future()
+        api, version, message = question
+        asked = _Asked(api, version, [encode(message, version)], partial(_settle, answer), timeout, True, api)
+        if not self._refuse(asked):
+            self._put(asked)
+            self._write_held()
+        body = await answer
+        with answer_of(self, api):
+            return decode_answer(message, version, body)
+
+    def _begin_again(self, mechanism: Mechanism) -> None:
+        self._is_logging_in = True
+        self._logging_in = self._loop.create_task(self._log_in_again(mechanism))
+        self._logging_in.add_done_callback(retrieve)
+
+    async def _log_in_again(self, mechanism: Mechanism) -> None:
+        last = max((each.deadline for each in self._waiting), default=self._loop.time())
+        try:
+            await self._log_in(mechanism, last - self._loop.time() + _AGAIN_WITHIN_S)
+        except SparklogError as error:
+            self._fail(error)
+        finally:
+            self._is_logging_in = False
+        self._send_kept()
 
     async def request(
         self, api: ApiKey, build: Callable[[int], Request[A]], *, timeout: float = 30.0, ceiling: int | None = None
@@ -143,7 +236,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         answer: asyncio.Future[memoryview] = self._loop.create_future()
         told = partial(_settle, answer)
         self.ask(api, version, body, told, timeout=timeout, expect_response=expect_response, asked_for=asked_for)
-        if self._silence is not None:
+        if self._keeps:
             answer.add_done_callback(partial(self._withdraw, told))
         return answer
 
@@ -163,15 +256,26 @@ class AsyncConnection(asyncio.BufferedProtocol):
         asked_for: ApiKey | None = None,
     ) -> None:
         """``submit`` without a future: ``told`` is called as soon as the answer is read, but not in here."""
-        if self._failure is not None or self._transport is None or self._transport.is_closing():
-            cause = self._failure or ConnectionFailed("it was closed")
-            self._loop.call_soon(told, _unanswered(self.endpoint, asked_for or api, cause))
-            return
         asked = _Asked(api, version, body, told, timeout, expect_response, asked_for or api)
-        if self._silence is not None:
+        if self._refuse(asked):
+            return
+        if self._keeps:
             self._kept.append(asked)
         else:
             self._put(asked)
+
+    def _refuse(self, asked: _Asked) -> bool:
+        """Whether nothing can be asked any more, which is told then."""
+        if self._failure is None and self._transport is not None and not self._transport.is_closing():
+            return False
+        cause = self._failure or ConnectionFailed("it was closed")
+        self._loop.call_soon(asked.told, _unanswered(self.endpoint, asked.name, cause))
+        return True
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether what is asked has to wait."""
+        return self._silence is not None or self._is_logging_in
 
     def _put(self, asked: _Asked) -> None:
         """On the wire with it."""
@@ -208,7 +312,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def _speak(self) -> None:
         self._end_silence()
-        while self._kept and self._failure is None:
+        self._send_kept()
+
+    def _send_kept(self) -> None:
+        while self._kept and not self._keeps and self._failure is None:
             self._put(self._kept.popleft())
 
     def hold(self) -> None:
@@ -223,7 +330,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def _write_held(self) -> None:
         held, self._held = self._held, []
         if self._transport is not None and not self._transport.is_closing():
-            for data in _joined(held):
+            for data in coalesced(held):
                 self._transport.write(data)
 
     def _watch(self, deadline: float) -> None:
@@ -273,6 +380,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._log_in_timer is not None:
+            self._log_in_timer.cancel()
         self._end_silence()
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -292,7 +401,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(ConnectionFailed(str(exc) if exc else "the peer closed the connection"))
+        if isinstance(exc, ssl.SSLError):
+            self._fail(tls_failure(self.endpoint, exc))
+            return
+        hint = ASKS_FOR_MORE if self._security is PLAIN and not self._has_answered else ""
+        self._fail(ConnectionFailed((str(exc) if exc else "the peer closed the connection") + hint))
 
     def pause_writing(self) -> None:
         self._is_congested = True
@@ -304,9 +417,16 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._tell(told, memoryview(b""))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the transport passes it)
-        return self._frames.buffer()
+        buffer = self._frames.buffer()
+        if not self._has_heard:
+            self._has_heard, self._opening = True, buffer
+        return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        opening, self._opening = self._opening, None
+        if opening is not None and is_tls(opening):
+            self._fail(speaks_tls(self.endpoint))
+            return
         try:
             for frame in self._frames.received(nbytes):
                 self._answer(frame)
@@ -317,6 +437,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if self._failure is not None:
             return  # whom it is for has been told that
         api, version, body = self._protocol.response(frame)
+        self._has_answered |= api is not ApiKey.API_VERSIONS
         if seconds := throttle_seconds(api, version, body):
             self._keep_silent(seconds)
         self._tell(self._waiting.popleft().told, body)
@@ -336,23 +457,6 @@ def _settle(future: asyncio.Future[memoryview], answer: Answer) -> None:
         future.exception()  # a caller that was cancelled does not come for it
     else:
         future.set_result(answer)
-
-
-def _joined(chunks: Iterable[Chunk]) -> Iterator[bytes | bytearray | memoryview]:
-    """Neighbours that are small in one piece: each piece is a system call, and wakes the peer."""
-    small: list[bytes | bytearray | memoryview] = []
-    for chunk in chunks:
-        if isinstance(chunk, FileSlice):
-            continue
-        if len(chunk) <= _COPIED:
-            small.append(chunk)
-            continue
-        if small:
-            yield b"".join(small)
-            small = []
-        yield chunk
-    if small:
-        yield b"".join(small)
 
 
 def _unanswered(endpoint: Endpoint, api: ApiKey, cause: SparklogError) -> SparklogError:

@@ -26,6 +26,7 @@ from sparklog.net.async_connection import AsyncConnection
 from sparklog.net.tasks import Tasks, retrieve
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import A, Request
+from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.structs import Endpoint
 
 MAX_WAITING = 5000
@@ -38,9 +39,10 @@ _logger = logging.getLogger(__name__)
 class Peer:
     """One broker, and the one connection to it. Belongs to the loop's thread."""
 
-    def __init__(self, endpoint: Endpoint, client_id: str) -> None:
+    def __init__(self, endpoint: Endpoint, client_id: str, security: ConnectionSecurity = PLAIN) -> None:
         self.endpoint = endpoint
         self._client_id = client_id
+        self._security = security
         self._opening: asyncio.Task[AsyncConnection] | None = None
         self._waiting = 0
         self._is_closed = False
@@ -48,7 +50,8 @@ class Peer:
     async def request(self, api: ApiKey, build: Callable[[int], Request[A]], *, timeout: float = 30.0) -> A:
         """Ask once and wait, ``timeout`` seconds from when there is a connection.
 
-        ``build`` is handed the version agreed on. Raises ConnectionFailed, ProtocolError or PeerBusy.
+        ``build`` is handed the version agreed on. Raises ConnectionFailed, AuthenticationFailed, ProtocolError
+        or PeerBusy.
         """
         if self._waiting >= MAX_WAITING:
             raise PeerBusy(f"{self._waiting} requests wait for the broker at {self.endpoint} already")
@@ -64,7 +67,9 @@ class Peer:
             raise _closed(self.endpoint)
         opening = self._opening
         if opening is None or _has_failed(opening):
-            opening = asyncio.create_task(AsyncConnection.open(self.endpoint, client_id=self._client_id))
+            opening = asyncio.create_task(
+                AsyncConnection.open(self.endpoint, client_id=self._client_id, security=self._security)
+            )
             opening.add_done_callback(retrieve)
             self._opening = opening
         if not opening.done():
@@ -89,8 +94,9 @@ class Peer:
 class Peers:
     """Other brokers by their endpoints, in lanes. Make it on the loop that will use it."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, security: ConnectionSecurity = PLAIN) -> None:
         self._client_id = client_id
+        self._security = security
         self._peers: dict[tuple[Endpoint, str], Peer] = {}
         self._closings = Tasks(
             asyncio.get_running_loop(), lambda _, error: _logger.error("hanging up failed", exc_info=error)
@@ -105,7 +111,7 @@ class Peers:
             raise _closed(endpoint)
         peer = self._peers.get((endpoint, lane))
         if peer is None:
-            peer = self._peers[endpoint, lane] = Peer(endpoint, self._client_id)
+            peer = self._peers[endpoint, lane] = Peer(endpoint, self._client_id, self._security)
         return await peer.request(api, build, timeout=timeout)
 
     def retain(self, live: Collection[Endpoint]) -> None:

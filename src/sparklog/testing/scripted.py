@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, Self
@@ -63,7 +64,7 @@ class ScriptedBroker:
         self.endpoint = Endpoint("127.0.0.1", 0)
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, *self.endpoint)
+        self._server = await asyncio.start_server(self._accept, *self.endpoint, ssl=self._cluster.tls)
         self.endpoint = Endpoint(*self._server.sockets[0].getsockname())
 
     async def stop(self) -> None:
@@ -131,10 +132,11 @@ class ScriptedCluster:
     """Some brokers that know of one another: ``topics`` is the leader of each partition, by topic.
 
     ``on`` holds handlers for all of them; those for ApiVersions, Metadata and FindCoordinator are there already.
-    Use it in an ``async with``.
+    With ``tls`` they speak that. Use it in an ``async with``.
     """
 
-    def __init__(self, brokers: int = 1) -> None:
+    def __init__(self, brokers: int = 1, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.brokers = [ScriptedBroker(self, number) for number in range(brokers)]
         self.topics: dict[str, list[int]] = {}
         self.leader_epoch = 0

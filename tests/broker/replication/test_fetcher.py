@@ -11,7 +11,7 @@ import pytest
 from log.samples import on_the_source
 
 from sparklog.broker.replication import fetcher as fetcher_module
-from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher
+from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher, Ways
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
@@ -74,7 +74,7 @@ class Stage:
             self.replicas,
             Turns(asyncio.get_running_loop()),
             self.clock,
-            find=self._find,
+            ways=Ways(self._find),
             broker_epoch=lambda: OUR_EPOCH,
             on_contact=self._hear,
         )

@@ -22,8 +22,8 @@ class FakeFetcher:
 
     made: "list[FakeFetcher]"
 
-    def __init__(self, leader, _config, _replicas, _turns, _clock, *, find, broker_epoch, on_contact):
-        self.leader, self.find, self.broker_epoch, self.on_contact = leader, find, broker_epoch, on_contact
+    def __init__(self, leader, _config, _replicas, _turns, _clock, *, ways, broker_epoch, on_contact):
+        self.leader, self.find, self.broker_epoch, self.on_contact = leader, ways.find, broker_epoch, on_contact
         self.followed, self.closed = {}, False
         self.gate = asyncio.Event()
         self.gate.set()

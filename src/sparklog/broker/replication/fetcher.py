@@ -32,6 +32,7 @@ from sparklog.protocol.wire import ZERO_UUID
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.following import Standing
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.structs import Endpoint, TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -68,6 +69,14 @@ class Leader(NamedTuple):
     number: int
 
 
+class Ways(NamedTuple):
+    """How leaders are reached."""
+
+    find: Callable[[int], Endpoint | None]
+    """Where a broker is, if it lives."""
+    security: ConnectionSecurity = PLAIN
+
+
 class _Followed:
     """A partition that is copied."""
 
@@ -92,11 +101,11 @@ class ReplicaFetcher:
         turns: Turns,
         clock: Clock,
         *,
-        find: Callable[[int], Endpoint | None],
+        ways: Ways,
         broker_epoch: Callable[[], int | None],
         on_contact: Callable[[int, bool], Awaitable[None]],
     ) -> None:
-        """``find`` says where a broker is, if it lives; ``broker_epoch`` under which epoch this one is registered.
+        """``broker_epoch`` says under which epoch this broker is registered.
 
         ``on_contact`` is told of the leader whether it was reached; if not, the next attempt is made when it returns.
         """
@@ -106,7 +115,7 @@ class ReplicaFetcher:
         self._following = replicas.following
         self._turns = turns
         self._clock = clock
-        self._find = find
+        self._ways = ways
         self._broker_epoch = broker_epoch
         self._on_contact = on_contact
         self._followed: dict[TopicPartition, _Followed] = {}
@@ -208,7 +217,7 @@ class ReplicaFetcher:
         if not self._asked:
             await self._wait_for_work()
             return
-        endpoint = self._find(self._leader.broker_id)
+        endpoint = self._ways.find(self._leader.broker_id)
         if endpoint is None:
             raise ConnectionFailed(f"broker {self._leader.broker_id} is not registered")
         connection = await self._connect(endpoint)
@@ -259,7 +268,9 @@ class ReplicaFetcher:
     async def _connect(self, endpoint: Endpoint) -> AsyncConnection:
         if self._connection is None or self._connection.closed or self._connection.endpoint != endpoint:
             self._hang_up()
-            self._connection = await AsyncConnection.open(endpoint, client_id=f"replica-{self._replicas.broker_id}")
+            self._connection = await AsyncConnection.open(
+                endpoint, client_id=f"replica-{self._replicas.broker_id}", security=self._ways.security
+            )
             await self._on_contact(self._leader.broker_id, True)
         return self._connection
 

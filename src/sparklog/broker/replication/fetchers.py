@@ -8,7 +8,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher
+from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher, Ways
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError
@@ -16,6 +16,7 @@ from sparklog.net.tasks import Tasks
 from sparklog.net.turns import Turns
 from sparklog.net.vigil import Looks, Sight
 from sparklog.replica.manager import ReplicaManager
+from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -35,7 +36,9 @@ class Fetchers:
         clock: Clock,
         broker_epoch: Callable[[], int | None],
         looks: Looks,
+        security: ConnectionSecurity = PLAIN,
     ) -> None:
+        """``security`` is that of the connections to leaders."""
         self._config = config
         self._metadata = metadata
         self._replicas = replicas
@@ -43,6 +46,7 @@ class Fetchers:
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._looks = looks
+        self._ways = Ways(self._where, security)
         self._refused_since: dict[int, float] = {}
         self._fetchers: dict[Leader, ReplicaFetcher] = {}
         self._by_partition: dict[TopicPartition, Leader] = {}
@@ -87,7 +91,7 @@ class Fetchers:
             self._replicas,
             self._turns,
             self._clock,
-            find=self._where,
+            ways=self._ways,
             broker_epoch=self._broker_epoch,
             on_contact=self._contact,
         )
