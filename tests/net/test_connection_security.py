@@ -365,22 +365,3 @@ def test_an_asynchronous_connection_authenticates_again_in_order_with_requests()
                 await connection.request(ApiKey.HEARTBEAT, beat)
 
     asyncio.run(run())
-
-
-def test_what_is_written_before_a_close_still_goes_out_over_tls(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with broker(tls_of(tmp_path, CERTIFICATES.server)) as cluster:
-            connection = await AsyncConnection.open(cluster.brokers[0].endpoint, security=ConnectionSecurity(our_tls()))
-            await connection.versions()
-            version = (await connection.versions()).best(ApiKey.HEARTBEAT)
-            asked = [
-                connection.submit(ApiKey.HEARTBEAT, version, [encode(long_beat(version), version)]) for _ in range(30)
-            ]
-            connection.close()
-            while len(cluster.asked(ApiKey.HEARTBEAT)) < len(asked):
-                await asyncio.sleep(0)
-            for each in asked:
-                with pytest.raises(ConnectionFailed):
-                    await each
-
-    asyncio.run(run())

@@ -356,7 +356,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return len(self._waiting) + len(self._kept)
 
     def close(self) -> None:
-        """Requests in flight fail with ConnectionFailed; what is written already still goes out."""
+        """Requests in flight fail with ConnectionFailed. What is written still goes out; over TLS perhaps not."""
         if self._transport is not None:
             self._transport.close()
         self._fail(ConnectionFailed("it was closed"))
