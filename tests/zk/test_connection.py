@@ -116,6 +116,15 @@ def test_what_is_a_brokers_another_broker_changes_and_a_stranger_does_not(connec
     assert zk.config("topics/t") == {"retention.ms": "1"}
 
 
+def test_where_the_root_is_owned_a_stranger_cannot_become_the_controller(connect):
+    zk = connect(where="/alone")
+    zk.own_root()
+    stranger = connect("stranger.pem", where="/alone", **{"zookeeper.set.acl": "false"})
+    with pytest.raises(CoordinationError, match="of the same subject"):
+        stranger.guarded(stranger.try_become_controller, 9, 0)
+    assert zk.controller() is None
+
+
 def _with_password():
     return {"zookeeper.ssl.keystore.password": PASSWORD, "zookeeper.ssl.enabled.protocols": "TLSv1.3"}
 

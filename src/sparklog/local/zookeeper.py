@@ -31,15 +31,15 @@ MODULES = (
 )
 """All that a standalone server loads; Spark's whole class path would cost it seconds."""
 
-_NETTY = (
-    "buffer",
-    "codec-base",
-    "common",
-    "handler",
-    "resolver",
-    "transport",
-    "transport-classes-epoll",
-    "transport-native-unix-common",
+NETTY = (
+    "netty-buffer",
+    "netty-codec-base",
+    "netty-common",
+    "netty-handler",
+    "netty-resolver",
+    "netty-transport",
+    "netty-transport-classes-epoll",
+    "netty-transport-native-unix-common",
 )
 """What its part that speaks TLS loads besides."""
 
@@ -181,8 +181,7 @@ class EmbeddedZooKeeper(Running):
 
     def command(self) -> list[str]:
         """What is run."""
-        modules = MODULES if self.tls is None else (*MODULES, *(f"netty-{each}" for each in _NETTY))
-        class_path = ":".join(str(pyspark_jar(module)) for module in modules)
+        class_path = ":".join(str(pyspark_jar(module)) for module in self.modules())
         return [
             str(find_java().executable),
             "-Xmx256m",
@@ -197,6 +196,10 @@ class EmbeddedZooKeeper(Running):
             self.main_class,
             str(self.data_dir / "zoo.cfg"),
         ]
+
+    def modules(self) -> tuple[str, ...]:
+        """The JARs that it loads."""
+        return MODULES if self.tls is None else (*MODULES, *NETTY)
 
     def options(self) -> list[str]:
         """Those of the JVM that say how the server behaves."""

@@ -49,6 +49,7 @@ from sparklog.structs import TopicPartition
 from sparklog.zk import znodes
 from sparklog.zk.connection import kazoo_client
 from sparklog.zk.entities import CLIENTS, ENTITY_KINDS, USERS
+from sparklog.zk.ownership import acl_of
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
 
 _logger = logging.getLogger(__name__)
@@ -201,6 +202,10 @@ class ZkClient:
         """Make the znodes that every cluster has."""
         for path in znodes.PERSISTENT_PATHS:
             self._client.ensure_path(path)
+
+    def own_root(self) -> None:
+        """Let nobody else make znodes beside the cluster's: who makes ``/controller`` first is the controller."""
+        self._client.set_acls("/", acl_of("/"))
 
     def cluster_id(self) -> str:
         """The cluster's id, made by the broker that comes first."""

@@ -26,9 +26,17 @@ def takeover() -> None:
     type=click.Path(path_type=Path),
     help="A server.properties file that a new broker is to be started with; may be repeated.",
 )
+@click.option(
+    "--zk-tls-config-file",
+    "zookeeper_tls",
+    type=click.Path(path_type=Path),
+    help="A file with zookeeper.ssl.* settings, for a ZooKeeper that speaks TLS; as Kafka's tools take it.",
+)
 @output_option
 @click.pass_context
-def check(ctx: click.Context, zookeeper: str, configs: tuple[Path, ...], *, as_json: bool) -> None:
+def check(
+    ctx: click.Context, zookeeper: str, configs: tuple[Path, ...], zookeeper_tls: Path | None, *, as_json: bool
+) -> None:
     """Say what would not work, and what to do about it; change nothing.
 
     Ends with 1 if something is to be done first, with 0 if nothing is.
@@ -36,12 +44,21 @@ def check(ctx: click.Context, zookeeper: str, configs: tuple[Path, ...], *, as_j
     \b
     sparklog takeover check --zookeeper zk1:2181/kafka --config server.properties
     """
+    from sparklog.config.broker import load_properties
+    from sparklog.config.zookeeper_security import ZooKeeperSecurity
     from sparklog.takeover.findings import findings
     from sparklog.takeover.planned import read_planned
     from sparklog.takeover.survey import survey
     from sparklog.zk.client import ZkClient
 
-    zk = ZkClient(zookeeper, session_timeout=_SESSION_TIMEOUT_S, on_session=lambda _: None, makes_chroot=False)
+    security, _ = ZooKeeperSecurity.divide(load_properties(zookeeper_tls) if zookeeper_tls else {})
+    zk = ZkClient(
+        zookeeper,
+        session_timeout=_SESSION_TIMEOUT_S,
+        on_session=lambda _: None,
+        makes_chroot=False,
+        security=security,
+    )
     try:
         found = findings(zk.guarded(lambda: asyncio.run(survey(zk))), map(read_planned, configs))
     finally:
