@@ -19,7 +19,7 @@ def test_a_file_without_it_has_the_default(tmp_path):
     assert written(tmp_path, "broker.id=3").version == NEWEST
 
 
-@pytest.mark.parametrize("line", ["sasl.enabled.mechanisms=PLAIN", "process.roles=broker", "nothing"])
+@pytest.mark.parametrize("line", ["listeners=OTHER://:9092", "process.roles=broker", "nothing"])
 def test_what_no_broker_starts_with_is_told(tmp_path, line):
     assert written(tmp_path, "broker.id=3", line).fault
 

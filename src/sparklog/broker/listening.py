@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.listeners import Listener
 from sparklog.errors import ConfigError
 from sparklog.net.server import Entrance, SocketServer
 from sparklog.security.caller import Caller, Gate
+from sparklog.security.connecting import ConnectionSecurity
+from sparklog.security.connection_settings import connection_security
+from sparklog.security.mechanisms import settings_of
 from sparklog.security.principal import ANONYMOUS, Principal
 from sparklog.security.principal_builder import Peer, PrincipalBuilder, as_it_is
 from sparklog.security.tls.contexts import server_context
@@ -26,8 +30,23 @@ from sparklog.security.tls.settings import TlsSettings
 from sparklog.structs import Endpoint
 
 _logger = logging.getLogger(__name__)
+_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 GateMaker = Callable[[Listener, Mapping[str, str]], Callable[[Caller], Gate]]
 """From a listener and its settings to what makes the gate of a connection."""
+
+
+def security_between_brokers(config: BrokerConfig, clock: Clock) -> ConnectionSecurity:
+    """How this broker's connections to others are secured. Raises ConfigError."""
+    name = config.ends.between_brokers
+    listener = next(each for each in config.ends.bound if each.name == name)
+    settings = config.security.of_listener(name)
+    mechanism = settings.get(_MECHANISM, "")
+    if listener.protocol.has_sasl and not mechanism:
+        raise ConfigError(f"brokers speak to each other by listener {name}, which has SASL: set {_MECHANISM}")
+    try:
+        return connection_security(listener.protocol, mechanism, settings_of(settings, mechanism), clock)
+    except ConfigError as error:
+        raise ConfigError(f"listener {name}, by which brokers speak to each other: {error}") from error
 
 
 class ListeningEnds:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from enum import IntEnum, auto
@@ -23,6 +23,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from sparklog.broker import acls
+from sparklog.broker.authenticating import Gates
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
@@ -31,7 +32,7 @@ from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.group_topics import GroupTopics
 from sparklog.broker.leases import Leases
-from sparklog.broker.listening import ListeningEnds
+from sparklog.broker.listening import ListeningEnds, security_between_brokers
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.preparation import Preparation
@@ -71,7 +72,7 @@ from sparklog.replica.cleaning_grants import CleaningGrants
 from sparklog.replica.erasing import LogEraser
 from sparklog.replica.manager import ReplicaManager
 from sparklog.security.access import AllowEverything
-from sparklog.security.caller import Caller, Gate
+from sparklog.security.connecting import ConnectionSecurity
 from sparklog.security.principal_builder import principal_builder
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
@@ -106,6 +107,7 @@ class _Step(IntEnum):
     ACLS = auto()
     ZOOKEEPER = auto()
     CONNECTIONS = auto()
+    GATES = auto()
     TRANSACTIONS = auto()
     PEERS = auto()
     LOOKS = auto()
@@ -139,6 +141,11 @@ class Broker:
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         """Set when the broker cannot go on."""
         self._hurry = asyncio.Event()
+        self._gates: Gates
+        self._security: ConnectionSecurity
+        self._controller: Controller
+        self._context: BrokerContext
+        self._dispatch: Dispatcher
         self.listeners: tuple[Listener, ...]
         """Where it listens."""
 
@@ -208,6 +215,7 @@ class Broker:
         registration = self._registration = self._make_registration()
         self._steps[_Step.REGISTRATION] = registration.close
         self._assemble(cluster_id)
+        self._settings.tell_of_entities(self._gates.credentials.take_over)
         self._server.start()
         self._settings.tell_of_entities(self._quotas.take_over)
         self._settings.follow(self._context.replicas, self._take_over, self._controller.settings_changed)
@@ -228,7 +236,13 @@ class Broker:
         server = SocketServer(
             self._loop, lambda *asked: self._dispatch(*asked), _limits_of(config), self._quotas.quotas.connections
         )
-        self._ends = ListeningEnds(config, server, _no_gates, principal_builder(config.principal_builder_class))
+        warnings = RateLimitedLogger(_logger, self._clock.monotonic)
+        self._gates = Gates(config, self._clock, lambda text: warnings.warn("authentication", text))
+        self._steps[_Step.GATES] = self._gates.close
+        self._security = security_between_brokers(config, self._clock)
+        self._ends = ListeningEnds(
+            config, server, self._gates.of_listener, principal_builder(config.principal_builder_class)
+        )
         self.listeners = self._ends.bound
         return server
 
@@ -356,10 +370,16 @@ class Broker:
         grants = CleaningGrants(cleaner, self._loop, self._clock)
         eraser = LogEraser(self._logs, cleaner, self._loop, self._clock, lambda: self._settings.layers.in_force)
         adopter = SegmentAdopter(replicas, self._logs, self._loop, self._clock)
-        peers, looks = Peers("sparklog"), Looks()
+        peers, looks = Peers("sparklog", self._security), Looks()
         witnesses = Witnesses(config.broker_id, peers) if config.failover_fast else None
         self._controller = Controller(
-            config.broker_id, self._zk, self.run_zk, self._clock, self._settings.topics, witnesses
+            config.broker_id,
+            self._zk,
+            self.run_zk,
+            self._clock,
+            self._settings.topics,
+            witnesses,
+            security=self._security,
         )
         self._steps[_Step.CONTROLLER] = self._controller.close
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
@@ -375,7 +395,9 @@ class Broker:
         isr_changes = IsrChanges(replicas, metadata, peers, self._clock, self._broker_epoch)
         replicas.on_proposal = isr_changes.propose
         replicas.lives = lambda id_: id_ in metadata.brokers
-        fetchers = Fetchers(config, metadata, replicas, turns, self._clock, self._broker_epoch, looks)
+        fetchers = Fetchers(
+            config, metadata, replicas, turns, self._clock, self._broker_epoch, looks, security=self._security
+        )
         self._retention = RetentionRounds(replicas, groups, metadata, peers, turns, self._clock)
         self._context = BrokerContext(
             config=config,
@@ -537,10 +559,6 @@ async def _taken(step: Callable[[], object]) -> None:
     outcome = step()
     if isinstance(outcome, Awaitable):
         await outcome
-
-
-def _no_gates(listener: Listener, _: Mapping[str, str]) -> Callable[[Caller], Gate]:
-    raise ConfigError(f"listener {listener.name}: no SASL is spoken here yet")
 
 
 def _limits_of(config: BrokerConfig) -> Limits:

@@ -71,7 +71,7 @@ def _of_cluster(survey: Survey) -> Iterator[Finding]:
         yield stop("a reassignment of partitions is under way", "wait for its end, or cancel it")
     if survey.quotas:
         text = f"{survey.quotas} users, client ids or addresses have settings (quotas, SCRAM)"
-        yield Finding(False, "cluster", text, "nothing here heeds them; they stay in ZooKeeper")
+        yield Finding(False, "cluster", text, "they hold here too")
 
 
 def _of_versions(brokers: Iterable[SurveyedBroker]) -> Iterator[Finding]:
@@ -132,11 +132,13 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[Finding]:
             True,
             subject,
             f"it has no listener {_PLAINTEXT} of the protocol {_PLAINTEXT}",
-            "give every broker one: it is all that is spoken here, and the name by which brokers find each other",
+            "give every broker one for the time of the takeover: the check asks brokers by it",
         )
     elif len(broker.listeners) > 1:
         names = ", ".join(each.name for each in broker.listeners if each.name != _PLAINTEXT)
-        yield Finding(False, subject, f"it has other listeners: {names}", f"move their clients to {_PLAINTEXT}")
+        yield Finding(
+            False, subject, f"it has other listeners: {names}", "name them in the settings of the new brokers too"
+        )
     between = broker.settings.get("inter.broker.listener.name", "")
     if between not in ("", _PLAINTEXT):
         text = f"brokers speak to each other on the listener {between}"

@@ -11,6 +11,7 @@ from sparklog.client.producer.producer import Producer
 from sparklog.config.definition import definitions
 from sparklog.errors import ConfigError
 from sparklog.record.compression import CompressionType
+from sparklog.security.sasl.jaas import options_of
 from sparklog.structs import Endpoint, IsolationLevel
 
 
@@ -69,7 +70,7 @@ def test_acks(acks, wire):
         ("request.timeout.ms", "0"),
         ("retry.backoff.ms", "-1"),
         ("batch.size", "0"),
-        ("security.protocol", "SASL_SSL"),
+        ("security.protocol", "TLS"),
     ],
 )
 def test_impossible_values_are_refused_by_name(name, value):
@@ -140,18 +141,38 @@ def test_every_setting_of_ours_is_one_of_kafkas():
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"security_protocol": "SASL_SSL"}, "security.protocol='SASL_SSL'"),
-        ({"security_protocol": "ssl"}, "security.protocol='ssl'"),
-        ({"ssl_truststore_location": "/x", "security_protocol": "SSL"}, "security.protocol='SSL'"),
-        ({"ssl_truststore_location": "/x"}, "ssl.truststore.location"),
-        ({"sasl_jaas_config": "x", "sasl_mechanism": "PLAIN"}, "sasl.jaas.config"),
-        ({"security_providers": "x"}, "security.providers"),
+        ({"security_protocol": "TLS"}, "security.protocol='TLS'"),
+        ({"security_protocol": "SASL_SSL"}, "SASL needs sasl.mechanism"),
+        ({"ssl_truststore_location": "/x", "security_protocol": "SSL"}, "ssl.truststore.location"),
+        ({"ssl_truststore_location": "/x"}, "ssl.truststore.location: security.protocol is not set"),
+        ({"sasl_jaas_config": "x", "sasl_mechanism": "PLAIN"}, "sasl.jaas.config: security.protocol is not set"),
+        ({"security_providers": "x"}, "security.providers: security.protocol is not set"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "GSSAPI"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "sasl.jaas.config must be given"),
     ],
     ids=str,
 )
-def test_who_asks_for_security_is_refused_at_once(client, given, named):
-    with pytest.raises(ConfigError, match=f"^{named}: only PLAINTEXT is spoken here, no TLS and no SASL"):
+def test_security_that_cannot_be_is_refused_at_once(client, given, named):
+    with pytest.raises(ConfigError, match=f"^{named}"):
         client(bootstrap_servers="127.0.0.1:1", **given)
+
+
+def test_a_password_is_shown_nowhere(anew, caplog):
+    given = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_username": 'a"b',
+        "sasl_password": 'se\\cret"\n',
+    }
+    config = ProducerConfig.of(bootstrap_servers="a:1", **given)
+    assert options_of(config.security["sasl.jaas.config"], "SCRAM-SHA-256") == {
+        "username": 'a"b',
+        "password": 'se\\cret"\n',
+    }
+    assert "cret" not in repr(config) + caplog.text
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig.of(bootstrap_servers="a:1", **given | {"sasl_mechanism": "OAUTHBEARER"})
+    assert "cret" not in str(caught.value)
 
 
 def test_who_says_that_security_is_not_meant_is_believed(anew, caplog):

@@ -309,16 +309,15 @@ def test_log_directories_need_no_servers():
 @pytest.mark.parametrize(
     "given",
     [
-        {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"},
         {"kafka.ssl.truststore.location": "/x"},
         {"kafka.sasl.jaas.config": "x"},
         {"kafka.Security.Providers": "x"},
     ],
     ids=lambda each: min(each),
 )
-def test_who_asks_for_security_is_refused_by_name(options, given):
+def test_security_that_is_not_asked_for_whole_is_refused_by_name(options, given):
     name = sorted(given)[-1].lower()
     selection = {"topic": "t"} if options == WriteOptions.for_batch else {"subscribe": "t"}
-    expected = rf"\[SPARKLOG_INVALID_OPTION\] option {name}\b.*only PLAINTEXT is spoken here, no TLS and no SASL"
+    expected = rf"\[SPARKLOG_INVALID_OPTION\] option {name}\b.*security.protocol is not set"
     with pytest.raises(DataSourceError, match=expected):
         options({**_SERVERS, **selection, **given})

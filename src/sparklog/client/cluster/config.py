@@ -2,8 +2,9 @@
 
 A frozen dataclass of text properties. Kafka's clients have settings that mean nothing here (buffers, interceptors,
 JMX); they are ignored with one warning a process for each set of names, as Kafka's own clients do. So are names that
-nobody knows, and the warning says which was likely meant. Settings of TLS and SASL are refused: a user that gives one
-does not want to be heard in the clear.
+nobody knows, and the warning says which was likely meant. Settings of TLS and SASL are refused where nothing says which
+of these is meant: a user that gives one does not want to be heard in the clear. They hold passwords, so neither
+``repr`` nor an error shows them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from sparklog.client.cluster.kafka_settings import asks_for_security, is_kafkas
+from sparklog.clock import Clock, SystemClock
 from sparklog.config.definition import (
     Check,
     ConfigType,
@@ -26,8 +28,13 @@ from sparklog.config.definition import (
     parse,
     setting,
 )
+from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ConfigError
 from sparklog.record.compression import CompressionType
+from sparklog.security.connecting import ConnectionSecurity
+from sparklog.security.connection_settings import connection_security
+from sparklog.security.mechanisms import JAAS
+from sparklog.security.sasl.jaas import login_of
 from sparklog.structs import Endpoint, IsolationLevel
 
 _log = logging.getLogger(__name__)
@@ -84,20 +91,32 @@ def _warn_of_ignored(unknown: frozenset[str], known: Iterable[str]) -> None:
         _log.warning("ignored settings that neither sparklog nor Kafka knows: %s", told)
 
 
-def _plaintext(value: str) -> str | None:
-    return None if value.upper() == "PLAINTEXT" else _NO_SECURITY
+def _security_protocol(value: str) -> str | None:
+    return one_of(*SecurityProtocol.__members__)(value.upper())
 
 
-def _refuse_security(properties: Mapping[str, str]) -> None:
-    """Settings of TLS and SASL, unless it is said that they mean nothing."""
+def _check_meant(properties: Mapping[str, str]) -> None:
+    """Raises ConfigError for settings of TLS and SASL where it is not said which of them is spoken."""
     if "security.protocol" not in properties:
         for name in sorted(filter(asks_for_security, properties)):
             raise ConfigError(
-                f"{name}: {_NO_SECURITY}; if plain connections are meant, remove it or set security.protocol=PLAINTEXT"
+                f"{name}: security.protocol is not set, and is PLAINTEXT without it: set it to SSL, SASL_SSL or"
+                " SASL_PLAINTEXT; if plain connections are meant, to PLAINTEXT"
             )
 
 
-_NO_SECURITY = "only PLAINTEXT is spoken here, no TLS and no SASL: name a listener without them"
+_SASL_MECHANISM = "sasl.mechanism"
+_USER, _PASSWORD = "sasl.username", "sasl.password"
+_OF_LIBRDKAFKA = {"sasl.mechanisms": _SASL_MECHANISM}
+
+
+def _security_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings of TLS and SASL by Kafka's names. librdkafka's user and password become a JAAS text."""
+    found = {_OF_LIBRDKAFKA.get(name, name): text for name, text in properties.items() if asks_for_security(name)}
+    user, password = found.pop(_USER, None), found.pop(_PASSWORD, None)
+    if user is not None and password is not None and JAAS not in found:
+        found[JAAS] = login_of(found.get(_SASL_MECHANISM, ""), user, password)
+    return found
 
 
 def _positive() -> Check:
@@ -108,6 +127,10 @@ def _ms(name: str, default: int, doc: str) -> int:
     return setting(name, ConfigType.INT, default, doc, at_least(0))  # type: ignore[no-any-return]
 
 
+def _is_plain(properties: Mapping[str, str]) -> bool:
+    return properties.get("security.protocol", "PLAINTEXT").strip().upper() == SecurityProtocol.PLAINTEXT.name
+
+
 @dataclasses.dataclass(frozen=True)
 class ClientConfig:
     """What every part of the client is told. Sizes are bytes, times milliseconds."""
@@ -115,8 +138,10 @@ class ClientConfig:
     bootstrap_servers: str = setting("bootstrap.servers", ConfigType.STRING, "", "Brokers to ask first, host:port,…")
     client_id: str = setting("client.id", ConfigType.STRING, "sparklog", "The name under which brokers know us.")
     security_protocol: str = setting(
-        "security.protocol", ConfigType.STRING, "PLAINTEXT", "How connections are secured.", _plaintext
+        "security.protocol", ConfigType.STRING, "PLAINTEXT", "How connections are secured.", _security_protocol
     )
+    security: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    """The settings ``ssl.*`` and ``sasl.*``, as texts."""
     request_timeout_ms: int = setting(
         "request.timeout.ms", ConfigType.INT, 30_000, "Longest wait for one answer.", _positive()
     )
@@ -168,15 +193,26 @@ class ClientConfig:
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """From text properties by Kafka's names; others are ignored, with a warning.
 
-        Raises ConfigError for a value that cannot be, and for what asks for TLS or SASL.
+        Raises ConfigError for a value that cannot be, and for files of TLS that cannot be used.
         """
         known = definitions(cls)
-        _refuse_security(properties)
-        _warn_of_ignored(frozenset(properties) - frozenset(known), known)
+        _check_meant(properties)
+        security = {} if _is_plain(properties) else _security_of(properties)
+        others = {
+            name: text for name, text in properties.items() if _is_plain(properties) or not asks_for_security(name)
+        }
+        _warn_of_ignored(frozenset(others) - frozenset(known), known)
         _check_misspelt_bootstrap(properties)
         config = parse(cls, {name: text for name, text in properties.items() if name in known})
         parse_bootstrap(config.bootstrap_servers)
+        config = dataclasses.replace(config, security=security)
+        config.connection_security(SystemClock())
         return config
+
+    def connection_security(self, clock: Clock) -> ConnectionSecurity:
+        """How connections are secured, with the files as they are now. Raises ConfigError."""
+        protocol = SecurityProtocol[self.security_protocol.upper()]
+        return connection_security(protocol, self.security.get(_SASL_MECHANISM, ""), self.security, clock)
 
     @property
     def bootstrap(self) -> tuple[Endpoint, ...]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.no_broker import PASSED_OVER, no_broker
-from sparklog.clock import Clock
+from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConnectionFailed, SparklogError
 from sparklog.net.connection import BlockingConnection, SecondsLeft
 from sparklog.structs import Endpoint
@@ -28,6 +28,7 @@ class ConnectionPool:
     def __init__(self, config: ClientConfig, clock: Clock | None = None) -> None:
         self._config = config
         self._clock = clock
+        self._security = config.connection_security(clock or SystemClock())
         self._limits = threading.local()
         self._idle: dict[Endpoint, list[BlockingConnection]] = {}
         self._lock = threading.Lock()
@@ -78,6 +79,7 @@ class ConnectionPool:
             connect_timeout=min(self._config.connect_timeout_ms / 1000, seconds_left),
             request_timeout=self._config.request_timeout_ms / 1000,
             clock=self._clock,
+            security=self._security,
         )
 
     def give_back(self, connection: BlockingConnection) -> None:

@@ -72,6 +72,7 @@ class Session:
     def __init__(self, config: ClientConfig, clock: Clock | None = None) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
+        self._security = config.connection_security(self.clock)
         self.leaders = Leaders()
         self.obstacles = Obstacles(self.clock)
         self._connections: dict[tuple[Endpoint, str], asyncio.Task[AsyncConnection]] = {}
@@ -141,7 +142,9 @@ class Session:
 
     async def _open(self, endpoint: Endpoint) -> AsyncConnection:
         seconds = self.config.connect_timeout_ms / 1000
-        return await AsyncConnection.open(endpoint, client_id=self.config.client_id, timeout=seconds)
+        return await AsyncConnection.open(
+            endpoint, client_id=self.config.client_id, timeout=seconds, security=self._security
+        )
 
     # Questions that are asked until they are answered.
 

@@ -41,6 +41,7 @@ _TOKENS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_TO_ESCAPE = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -84,6 +85,14 @@ def options_of(text: str, mechanism: str) -> Mapping[str, str]:
             f" {len(found)} are that"
         )
     return found[0]
+
+
+def login_of(mechanism: str, user: str, password: str) -> str:
+    """The text for a user with a password. Raises ConfigError for a mechanism that has no passwords."""
+    if mechanism not in (*SCRAM_MECHANISMS, "PLAIN"):
+        raise ConfigError("a user and a password are for the mechanisms SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN")
+    user, password = (each.translate(_TO_ESCAPE) for each in (user, password))
+    return f'{LOGIN_MODULES[mechanism]} required username="{user}" password="{password}";'
 
 
 def option(options: Mapping[str, str], name: str, mechanism: str) -> str:

@@ -164,6 +164,7 @@ def decisions_config(config: ClientConfig) -> ClientConfig:
         bootstrap_servers=config.bootstrap_servers,
         client_id=config.client_id,
         security_protocol=config.security_protocol,
+        security=config.security,
         request_timeout_ms=config.request_timeout_ms,
         connect_timeout_ms=config.connect_timeout_ms,
         api_timeout_ms=config.api_timeout_ms,

@@ -1,0 +1,207 @@
+"""SASL on a real broker: the mechanisms with other projects' clients, credentials that come and go, rights by name."""
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, KafkaProducer
+
+from sparklog.client.admin.admin import Admin
+from sparklog.client.admin.topics import NewTopic
+from sparklog.client.consumer.consumer import Consumer
+from sparklog.client.producer.producer import Producer
+from sparklog.errors import AuthenticationFailed
+from sparklog.local.ports import free_port
+from sparklog.security.sasl.scram_credential import ScramCredential, ScramMechanism
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.certificates import Certificates
+from sparklog.testing.eventually import eventually
+from sparklog.zk.client import ZkClient
+from sparklog.zk.entities import user_entity
+
+pytestmark = pytest.mark.integration
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+@pytest.fixture(scope="module")
+def zk(zookeeper):
+    client = ZkClient(f"{zookeeper.connect_string}/sasl", session_timeout=10, on_session=lambda _: None)
+    client.ensure_tree()
+    yield client
+    client.close()
+
+
+def set_password(zk, user, password):
+    changes = {}
+    for mechanism in ScramMechanism:
+        credential = None if password is None else ScramCredential.of_password(mechanism, password).format()
+        changes[mechanism.title] = credential
+    zk.change_entity_config(user_entity(user), changes)
+
+
+@pytest.fixture(scope="module")
+def ports():
+    return {name: free_port() for name in ("SASL_PLAINTEXT", "SASL_SSL")}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls")
+    certificates = Certificates()
+    certificates.server.write_pem(directory / "server.pem")
+    certificates.authority.write_pem(directory / "ca.pem")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory, zookeeper, zk, ports, authority):
+    """Its connections to itself come by SASL_SSL with SCRAM, as another broker's would."""
+    set_password(zk, "broker", "broker-secret")
+    set_password(zk, "alice", "alice-secret")
+    settings = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "security.inter.broker.protocol": "SASL_SSL",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f'{SCRAM} username="broker" password="broker-secret";',
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} user_bob="bob-secret";',
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} user_bob="bob-secret";',
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": authority / "server.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": authority / "ca.pem",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:broker;User:alice",
+    }
+    directory = tmp_path_factory.mktemp("broker")
+    harness = BrokerHarness(
+        directory, f"{zookeeper.connect_string}/sasl", port=ports["SASL_PLAINTEXT"], settings=settings
+    )
+    harness.start()
+    yield harness
+    harness.stop()
+
+
+def named(ports, authority, protocol, mechanism, user, password):
+    return {
+        "bootstrap.servers": f"127.0.0.1:{ports[protocol]}",
+        "security.protocol": protocol,
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        **({"ssl.ca.location": str(authority / "ca.pem")} if protocol == "SASL_SSL" else {}),
+    }
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_who_has_a_credential_is_served(broker, ports, authority, protocol, mechanism):
+    admin = AdminClient(named(ports, authority, protocol, mechanism, "alice", "alice-secret"))
+    (found,) = admin.list_topics(timeout=60).brokers.values()
+    assert found.port == ports[protocol]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "user", "password"),
+    [("SCRAM-SHA-256", "alice", "guess"), ("SCRAM-SHA-512", "nobody", "guess"), ("PLAIN", "bob", "guess")],
+)
+def test_who_has_not_is_told_nothing_more(broker, ports, authority, mechanism, user, password):
+    errors = []
+    settings = named(ports, authority, "SASL_PLAINTEXT", mechanism, user, password)
+    admin = AdminClient({**settings, "error_cb": errors.append})
+    eventually(lambda: admin.poll(0.1) or errors)
+    assert any("invalid credentials" in each.str() for each in errors), errors
+    assert password not in broker.output()
+
+
+def test_who_has_no_right_sees_nothing(broker, ports, authority):
+    bob = AdminClient(named(ports, authority, "SASL_SSL", "PLAIN", "bob", "bob-secret"))
+    alice = AdminClient(named(ports, authority, "SASL_SSL", "SCRAM-SHA-256", "alice", "alice-secret"))
+    producer = KafkaProducer(
+        bootstrap_servers=f"localhost:{ports['SASL_SSL']}",
+        security_protocol="SASL_SSL",
+        ssl_cafile=str(authority / "ca.pem"),
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_plain_username="alice",
+        sasl_plain_password="alice-secret",
+    )
+    assert producer.send("secret-topic", b"for alice").get(60).offset == 0
+    producer.close()
+    assert "secret-topic" in alice.list_topics(timeout=60).topics
+    assert bob.list_topics(timeout=60).topics == {}
+
+
+def test_a_credential_that_is_taken_away_counts_no_more(broker, zk, ports, authority):
+    def is_served(password):
+        consumer_settings = {
+            "bootstrap_servers": f"localhost:{ports['SASL_PLAINTEXT']}",
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": "carol",
+            "sasl_plain_password": password,
+            "bootstrap_timeout_ms": 5000,
+        }
+        try:
+            KafkaConsumer(**consumer_settings).close()
+        except Exception:  # of several kinds
+            return False
+        return True
+
+    set_password(zk, "carol", "first")
+    eventually(lambda: is_served("first"))
+    set_password(zk, "carol", "second")
+    eventually(lambda: is_served("second"))
+    assert not is_served("first")
+    set_password(zk, "carol", None)
+    eventually(lambda: not is_served("second"))
+
+
+def test_a_plain_client_is_hung_up_on(broker, ports):
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{ports['SASL_PLAINTEXT']}"})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=3)
+    eventually(lambda: "before it has authenticated" in broker.output())
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_our_client_writes_and_reads(broker, ports, authority, protocol, mechanism):
+    settings = {
+        "bootstrap.servers": f"localhost:{ports[protocol]}",
+        "security.protocol": protocol,
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{SCRAM} username="alice" password="alice-secret";',
+        **({"ssl.truststore.type": "PEM"} if protocol == "SASL_SSL" else {}),
+        **({"ssl.truststore.location": str(authority / "ca.pem")} if protocol == "SASL_SSL" else {}),
+    }
+    topic = f"ours-{protocol}-{mechanism}"
+    with Admin(settings) as admin:
+        admin.create_topics([NewTopic(topic, 2)])
+    values = [b"%d" % number * 100 for number in range(2000)]
+    with Producer(settings) as producer:
+        for value in values:
+            producer.send(topic, value, partition=1)
+        producer.flush()
+    with Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe([topic])
+        found = []
+        eventually(lambda: found.extend(each.value for each in consumer.poll(1.0)) or len(found) >= len(values))
+    assert found == values
+
+
+def test_our_client_stops_at_once_where_it_is_not_let_in(broker, ports):
+    settings = {
+        "bootstrap.servers": f"localhost:{ports['SASL_PLAINTEXT']}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": f'{SCRAM} username="alice" password="guess";',
+    }
+    with Admin(settings) as admin, pytest.raises(AuthenticationFailed, match="invalid credentials") as caught:
+        admin.create_topics([NewTopic("t", 1)])
+    assert "guess" not in str(caught.value)
+    with Consumer({**settings, "group.id": "g"}) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(AuthenticationFailed):
+            consumer.poll(60.0)
+    with Producer(settings) as producer, pytest.raises(AuthenticationFailed):
+        producer.send("t", b"v").result(60)
