@@ -85,8 +85,9 @@ def test_a_host_that_there_is_not():
 def test_a_listener_of_tls_hangs_up(listener):
     alert = b"\x15\x03\x03\x00\x02\x02\x50"
     error = _refused(listener(alert))
-    assert error.error_code == "SPARKLOG_BROKER_UNREACHABLE"
-    assert "without TLS" in str(error)
+    assert error.error_code == "SPARKLOG_NOT_A_BROKER"
+    assert "TLS" in str(error), str(error)
+    assert "security.protocol" in str(error), str(error)
 
 
 def test_a_web_server_is_no_broker(listener):
@@ -96,8 +97,8 @@ def test_a_web_server_is_no_broker(listener):
 
 
 @pytest.mark.parametrize("setting", ["security.protocol", "security.PROTOCOL"])
-def test_tls_is_refused_by_name_before_anything_is_asked(setting):
-    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", f"kafka.{setting}": "SSL"}
+def test_a_protocol_that_there_is_not_is_refused_before_anything_is_asked(setting):
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", f"kafka.{setting}": "TLS"}
     with pytest.raises(DataSourceError, match=r"SPARKLOG_INVALID_OPTION.*kafka\.security\.protocol.*PLAINTEXT"):
         ReadOptions.for_batch(options)
 

@@ -838,11 +838,11 @@ class ZkClient:
     def exchange(self, path: str, old: Stored | None, data: bytes | None, told: Told) -> bool:
         """Have the znode hold ``data`` (None: not be there) where it holds ``old``, and tell of it, both or neither.
 
-        False where it holds something else by now. The znodes above it are made.
+        False where it holds something else by now. The znodes above a new one, and above what tells of it, are made.
         """
         transaction = self._client.transaction()
         if old is None and data is not None:
-            self._client.ensure_path(path.rpartition("/")[0])
+            self.ensure(each.rpartition("/")[0] for each in (path, told.path))
             transaction.create(path, data)
         elif old is not None and data is not None:
             transaction.set_data(path, data, version=old.version)
