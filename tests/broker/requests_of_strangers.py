@@ -742,6 +742,34 @@ LISTS = [
 ]
 """Of the access control lists themselves."""
 
+QUOTAS = [
+    Case(
+        "DescribeClientQuotas",
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        {"components": [{"entity_type": "user", "match_type": 0, "match": "a"}]},
+        [f"DESCRIBE_CONFIGS {ON_CLUSTER}"],
+        {CLUSTER},
+    ),
+    Case(
+        "AlterClientQuotas",
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        1,
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "a"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+                }
+            ]
+        },
+        [f"ALTER_CONFIGS {ON_CLUSTER}"],
+        {CLUSTER},
+        parts=("turns",),
+    ),
+]
+"""Of the quotas."""
+
 _ADOPTION = {"topic": "t", "topic_id": KNOWN_ID, "tag": "tag", "bases": [0], "timeout_ms": 1000}
 
 OWN = [
@@ -859,4 +887,4 @@ OWN = [
 ]
 """Sparklog's own APIs."""
 
-CASES = [*BETWEEN_BROKERS, *RECORDS, *METADATA, *GROUPS, *TRANSACTIONS, *TOPICS, *ADMINISTRATION, *LISTS, *OWN]
+CASES = [*BETWEEN_BROKERS, *RECORDS, *METADATA, *GROUPS, *TRANSACTIONS, *TOPICS, *ADMINISTRATION, *LISTS, *QUOTAS, *OWN]

@@ -14,7 +14,9 @@ from sparklog.broker.apis import (
     elect_leaders,
     list_partition_reassignments,
 )
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
+from sparklog.config.broker import BrokerConfig
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import elect_unclean, prefer
 from sparklog.errors import ErrorCode
@@ -32,6 +34,7 @@ from sparklog.protocol.slices import done
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import NO_LEADER, TopicPartition
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
 from sparklog.zk.znodes import PartitionState, TopicAssignment
 
@@ -74,7 +77,10 @@ def broker_with(context):
         elect_unclean=force,
     )
     return SimpleNamespace(
-        authorizer=AllowEverything(), controller=controller, turns=SimpleNamespace(paced=unpaced, drive=driven)
+        authorizer=AllowEverything(),
+        quotas=ClientQuotas(BrokerConfig(), ManualClock()),
+        controller=controller,
+        turns=SimpleNamespace(paced=unpaced, drive=driven),
     )
 
 

@@ -21,6 +21,7 @@ from sparklog.broker.authorization import (
     is_open,
     refusal,
 )
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.metadata_cache import MetadataCache
@@ -48,10 +49,11 @@ TRANSACTION = Transaction("x", 5, 0, 1000, partitions=frozenset({TP}))
 
 
 class Broker:
-    """Of which a handler may touch the authorizer, and what it is given; nothing else before it has asked."""
+    """Of which a handler may touch the authorizer, the quotas and what it is given; nothing else before it asks."""
 
     def __init__(self, authorizer, **parts):
         self.authorizer = authorizer
+        self.quotas = ClientQuotas(BrokerConfig(), ManualClock())
         vars(self).update(parts)
 
     def __getattr__(self, name):

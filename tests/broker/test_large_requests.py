@@ -23,8 +23,10 @@ from sparklog.broker.apis import (
     write_txn_markers,
 )
 from sparklog.broker.apis.join_group import MOST_PROTOCOLS
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.holdings import SLICE
+from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.group import Group, GroupState, Member, Protocol
 from sparklog.group.classic.requests import JoinAnswer, LeaveAnswer
@@ -46,6 +48,7 @@ from sparklog.protocol.messages import (
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import Endpoint, TopicPartition
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import counted
 from sparklog.zk.znodes import BrokerInfo
 
@@ -61,6 +64,7 @@ class Broker:
     def __init__(self):
         self.looks = 0
         self.turns = SimpleNamespace(paced=self.paced)
+        self.quotas = ClientQuotas(BrokerConfig(), ManualClock())
         self.metadata = SimpleNamespace(
             knows=lambda tp: tp.topic == "t", has_been_told=True, update=self.update, brokers={1: BrokerInfo(1, HOME)}
         )

@@ -13,6 +13,7 @@ from sparklog.broker.apis import (
     describe_configs,
     get_replica_log_info,
 )
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.topics import TopicMaker
 from sparklog.config.broker import parse_broker_config
@@ -55,6 +56,7 @@ def broker_of(loop, **parts):
     )
     return SimpleNamespace(
         authorizer=AllowEverything(),
+        quotas=ClientQuotas(layers.static, ManualClock()),
         turns=Turns(loop, SlowClock()),
         config=layers.static,
         settings=settings,
