@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from broker.requests_of_strangers import BETWEEN_BROKERS, CASES, KNOWN_ID, body_of
 from broker.test_metadata_cache import tell, update
+from log.samples import on_the_source
 
 from sparklog.broker.authorization import (
     Rights,
@@ -33,6 +34,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.removal import OffsetDeletion
 from sparklog.net.answer import Ordered
 from sparklog.net.turns import Turns
+from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Encoded, decode_response
 from sparklog.security.access import AllowEverything, Operation, Resource, ResourceType
 from sparklog.security.caller import Caller
@@ -153,7 +155,10 @@ def ask(case):
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+TRIED = [pytest.param(case, marks=on_the_source) if case.api is ApiKey.PRODUCE else case for case in CASES]
+
+
+@pytest.mark.parametrize("case", TRIED, ids=lambda case: case.name)
 def test_a_stranger_is_refused_before_anything_is_touched(case):
     questions, answer = ask(case)
     assert questions == case.asks
