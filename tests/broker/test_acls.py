@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from broker.acl_lists import ALICE, ROOT, FakeStore, following, until
 
-from sparklog.broker import acls as acls_module
 from sparklog.broker.acls import configured
 from sparklog.config.broker import ACL_AUTHORIZER, BrokerConfig, parse_broker_config
 from sparklog.errors import ConfigError, CoordinationError, MalformedZnode
@@ -27,7 +26,7 @@ def store():
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch):
-    monkeypatch.setattr(acls_module, "_LOOK_AT_LEAST_EVERY_S", 0.01)
+    monkeypatch.setattr("sparklog.broker.following._LOOK_AT_LEAST_EVERY_S", 0.01)
 
 
 def run(test, store):

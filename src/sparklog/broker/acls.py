@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
+from sparklog.broker.following import Following
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
-from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.errors import MalformedZnode
 from sparklog.security.acl.authorizer import AclAuthorizer
 from sparklog.security.acl.entry import DENY_EVERYBODY, AclEntry
 from sparklog.security.acl.pattern import SPECIFIC, PatternType, ResourcePattern
@@ -35,7 +35,6 @@ from sparklog.zk.client import ZkClient
 _logger = logging.getLogger(__name__)
 _KEPT_MS = 15 * 60 * 1000
 """Kafka 3.9, ``ZkNodeChangeNotificationListener``; by ZooKeeper's clock alone."""
-_LOOK_AT_LEAST_EVERY_S = 5.0
 _SEALED = frozenset({DENY_EVERYBODY})
 
 
@@ -60,13 +59,10 @@ class Acls:
         self.audit = audit
         self._store = store
         self._run_zk = run_zk
-        self._loop = asyncio.get_running_loop()
-        self._look = asyncio.Event()
-        self._on_change = self._told  # made once: kazoo keeps a path's watches in a set
+        self._following = Following(self._catch_up, "access control lists", _logger)
         self._last_seen = dict.fromkeys(SPECIFIC, -1)
         self._session_id = 0
         self._one_at_a_time = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def snapshot(self) -> AclSnapshot:
@@ -80,12 +76,10 @@ class Acls:
 
     def follow(self) -> None:
         """Take over what changes, from now on."""
-        self._task = self._loop.create_task(self._run())
+        self._following.start()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._following.close()
 
     async def change(
         self, pattern: ResourcePattern, change: Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
@@ -98,24 +92,6 @@ class Acls:
         before: frozenset[AclEntry] = await self._run_zk(self._store.change, pattern, change)
         await self._take_over(pattern)
         return before
-
-    def _told(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._look.set)
-
-    async def _run(self) -> None:
-        while True:
-            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with what it waits for.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_AT_LEAST_EVERY_S):
-                    await self._look.wait()
-            self._look.clear()
-            try:
-                await self._catch_up()
-            except CoordinationError as error:
-                _logger.warning("changed access control lists will be looked for again: %s", error)
-            except Exception:
-                _logger.exception("changed access control lists could not be taken over")
 
     async def _catch_up(self) -> None:
         for type_ in SPECIFIC:
@@ -136,7 +112,7 @@ class Acls:
 
     async def _fresh(self, type_: PatternType) -> list[int] | None:
         """The changes that were not taken over yet; None where it is not certain that these are all."""
-        numbers = await self._run_zk(self._store.changes, type_, self._on_change)
+        numbers = await self._run_zk(self._store.changes, type_, self._following.on_change)
         last = self._last_seen[type_]
         fresh = [number for number in numbers if number > last]
         begins_anew = bool(numbers) and not fresh and numbers[-1] < last
@@ -156,7 +132,7 @@ class Acls:
         session_id = self._store.session_id
         seen = {}
         for type_ in SPECIFIC:
-            numbers = await self._run_zk(self._store.changes, type_, self._on_change)
+            numbers = await self._run_zk(self._store.changes, type_, self._following.on_change)
             seen[type_] = max(numbers, default=self._last_seen[type_])
         async with self._one_at_a_time:
             found, snapshot = await self._run_zk(self._read)

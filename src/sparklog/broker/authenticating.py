@@ -13,13 +13,12 @@ import logging
 from collections.abc import Callable, Mapping
 
 from sparklog.clock import Clock
-from sparklog.config.broker import BrokerConfig
 from sparklog.config.listeners import Listener
 from sparklog.errors import ConfigError
 from sparklog.net.authentication import SaslGate, SaslTerms
 from sparklog.security.caller import Caller, Gate
-from sparklog.security.mechanisms import MECHANISMS, ServerMechanism, server_mechanism, settings_of
-from sparklog.security.principal_builder import principal_builder
+from sparklog.security.mechanisms import MECHANISMS, ServerMechanism, server_mechanism, settings_of, whole_number
+from sparklog.security.principal_builder import PrincipalBuilder
 from sparklog.security.sasl.scram import ScramSource
 from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS, ScramCredential
 from sparklog.zk.entities import USERS, parts
@@ -59,9 +58,9 @@ class ScramCredentials:
 class Gates:
     """Makes the gates of a broker's connections. ``warn`` tells the log of an authentication that has failed."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, warn: Callable[[str], None]) -> None:
+    def __init__(self, builder: PrincipalBuilder, clock: Clock, warn: Callable[[str], None]) -> None:
         self.credentials = ScramCredentials()
-        self._builder = principal_builder(config.principal_builder_class)
+        self._builder = builder
         self._scram = ScramSource(self.credentials.find)
         self._clock = clock
         self._warn = warn
@@ -79,9 +78,9 @@ class Gates:
             {each.name: each.begin for each in mechanisms},
             self._clock,
             self._warn,
-            max_size=_number(settings, _MAX_SIZE, 524_288),
-            max_reauth_ms=_number(settings, _MAX_REAUTH, 0),
-            failure_delay_s=_number(settings, _FAILURE_DELAY, 100) / 1000,
+            max_size=whole_number(settings, _MAX_SIZE, 524_288),
+            max_reauth_ms=whole_number(settings, _MAX_REAUTH, 0),
+            failure_delay_s=whole_number(settings, _FAILURE_DELAY, 100) / 1000,
             builder=self._builder,
         )
         return lambda caller: SaslGate(terms, caller)
@@ -98,10 +97,3 @@ class Gates:
         """End what runs for the mechanisms."""
         for each in self._mechanisms:
             each.close()
-
-
-def _number(settings: Mapping[str, str], name: str, default: int) -> int:
-    text = settings.get(name, str(default)).strip()
-    if not text.isdecimal():
-        raise ConfigError(f"{name}={text!r} is no whole number from 0")
-    return int(text)

@@ -64,7 +64,6 @@ class ListeningEnds:
         try:
             for listener in ends.bound:
                 entrance = self._entrance(listener, config.security.of_listener(listener.name), gates)
-                entrance.is_between_brokers = listener.name == ends.between_brokers
                 bound[listener.name] = _bind(server, listener, entrance)
         except ConfigError:
             server.close()

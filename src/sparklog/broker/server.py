@@ -237,12 +237,11 @@ class Broker:
             self._loop, lambda *asked: self._dispatch(*asked), _limits_of(config), self._quotas.quotas.connections
         )
         warnings = RateLimitedLogger(_logger, self._clock.monotonic)
-        self._gates = Gates(config, self._clock, lambda text: warnings.warn("authentication", text))
+        builder = principal_builder(config.principal_builder_class)
+        self._gates = Gates(builder, self._clock, lambda text: warnings.warn("authentication", text))
         self._steps[_Step.GATES] = self._gates.close
         self._security = security_between_brokers(config, self._clock)
-        self._ends = ListeningEnds(
-            config, server, self._gates.of_listener, principal_builder(config.principal_builder_class)
-        )
+        self._ends = ListeningEnds(config, server, self._gates.of_listener, builder)
         self.listeners = self._ends.bound
         return server
 

@@ -22,14 +22,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from sparklog.broker.following import Following
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.dynamic import Layers
 from sparklog.config.topic import TopicConfig, parse_stored
-from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.errors import MalformedZnode
 from sparklog.replica.manager import ReplicaManager
 from sparklog.zk.client import ZkClient
 from sparklog.zk.entities import ENTITY_KINDS
@@ -37,8 +38,6 @@ from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
 _logger = logging.getLogger(__name__)
 _KEPT_MS = 15 * 60 * 1000
-_LOOK_AT_LEAST_EVERY_S = 5.0
-
 
 OnEntity = Callable[[str, Mapping[str, str]], None]
 """Told the path of an entity (``zk.entities``) and all its settings of now, none where it is gone; on the loop."""
@@ -53,11 +52,9 @@ class Settings:
         self._run_zk = run_zk
         self._own_entity = broker_entity(config.broker_id)
         self._replicas: ReplicaManager | None = None
-        self._loop = asyncio.get_running_loop()
-        self._look = asyncio.Event()
+        self._following = Following(self._catch_up, "settings", _logger)
         self._on_own_change: Callable[[BrokerConfig], None] = lambda _: None
         self._on_topic_change: Callable[[str | None], None] = lambda _: None
-        self._on_change = self._told  # made once: kazoo keeps a path's watches in a set
         self.changes_taken_over = 0
         """Counts them; settings that were read under another count may be old."""
         self._last_seen = -1
@@ -65,7 +62,6 @@ class Settings:
         self._entities: dict[str, Mapping[str, str]] = {}
         self._on_entities: list[OnEntity] = []
         self._one_at_a_time = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def topic_defaults(self) -> TopicConfig:
@@ -86,7 +82,7 @@ class Settings:
 
     async def load(self) -> None:
         """Read the broker's own settings; what changes after this call began will be followed."""
-        self._last_seen = max(await self._run_zk(self._zk.config_changes, self._on_change), default=-1)
+        self._last_seen = max(await self._run_zk(self._zk.config_changes, self._following.on_change), default=-1)
         await self._read_broker()
         await self._read_cluster()
         await self._read_entities()
@@ -139,39 +135,19 @@ class Settings:
         self._on_own_change = on_own_change
         self._on_topic_change = on_topic_change
         on_own_change(self.layers.in_force)
-        self._look.set()
-        self._task = self._loop.create_task(self._run())
+        self._following.look()
+        self._following.start()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._following.close()
 
     def look_again_at(self, topics: Collection[str]) -> None:
         """Read these topics' settings again, soon, and put them in force here."""
         self._doubted.update(topics)
-        self._look.set()
-
-    def _told(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._look.set)
-
-    async def _run(self) -> None:
-        while True:
-            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with what it waits for.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_AT_LEAST_EVERY_S):
-                    await self._look.wait()
-            self._look.clear()
-            try:
-                await self._catch_up()
-            except CoordinationError as error:
-                _logger.warning("changed settings will be looked for again: %s", error)
-            except Exception:
-                _logger.exception("changed settings could not be taken over")
+        self._following.look()
 
     async def _catch_up(self) -> None:
-        numbers = await self._run_zk(self._zk.config_changes, self._on_change)
+        numbers = await self._run_zk(self._zk.config_changes, self._following.on_change)
         fresh = [number for number in numbers if number > self._last_seen]
         for number in fresh:
             with _leaving_out_what_is_malformed():

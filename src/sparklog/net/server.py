@@ -56,7 +56,6 @@ class Entrance:
 
     listener: str = PLAINTEXT
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    is_between_brokers: bool = True
     tls: ssl.SSLContext | None = None
     principal_of: Callable[[str, bytes | None], Principal] = lambda _, __: ANONYMOUS
     """Of a peer's address, and its certificate in DER; None where it has shown none."""
@@ -259,7 +258,7 @@ class SocketServer:
             sock.close()
             self._leave(host)
             return
-        caller = Caller(host, entrance.listener, entrance.protocol, principal, entrance.is_between_brokers)
+        caller = Caller(host, entrance.listener, entrance.protocol, principal)
         if entrance.gate is not None:
             caller.gate = entrance.gate(caller)
         channel = ServerChannel(self, sock, f"{host}:{port}", caller)

@@ -50,8 +50,6 @@ class Caller:
     """The name of the listener that it came by."""
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     principal: Principal = ANONYMOUS
-    is_between_brokers: bool = True
-    """Whether the listener is the one by which brokers speak to each other."""
     token_id: str | None = None
     """The delegation token by which it has authenticated."""
     api: IntEnum | None = None

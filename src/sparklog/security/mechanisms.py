@@ -130,7 +130,9 @@ def _login(options: Settings, settings: Settings, clock: Clock) -> Callable[[], 
     if path is not None:
         return TokenFile(path)
     check_url(_TOKEN_URL, url)
-    timeout = max(_number(settings, f"sasl.login.{each}.timeout.ms", 10_000) for each in ("connect", "read")) / 1000
+    timeout = (
+        max(whole_number(settings, f"sasl.login.{each}.timeout.ms", 10_000) for each in ("connect", "read")) / 1000
+    )
     tls = _trust(options)
     credentials = ClientCredentials(
         option(options, "clientId", OAUTHBEARER_NAME),
@@ -140,8 +142,8 @@ def _login(options: Settings, settings: Settings, clock: Clock) -> Callable[[], 
         clock,
         settings.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true",
     )
-    patience = _number(settings, "sasl.login.retry.backoff.max.ms", 10_000) / 1000
-    return KeptToken(credentials, clock, patience, _number(settings, "sasl.login.retry.backoff.ms", 100) / 1000)
+    patience = whole_number(settings, "sasl.login.retry.backoff.max.ms", 10_000) / 1000
+    return KeptToken(credentials, clock, patience, whole_number(settings, "sasl.login.retry.backoff.ms", 100) / 1000)
 
 
 def _validator(settings: Settings, clock: Clock) -> tuple[Validator, Callable[[], None]]:
@@ -155,9 +157,11 @@ def _validator(settings: Settings, clock: Clock) -> tuple[Validator, Callable[[]
                 f" the option {VALIDATOR_PREFIX}PrincipalClaimName of {JAAS}"
             )
         return UnsecuredValidator(options, clock), lambda: None
-    pause = _number(settings, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000) / 1000
+    pause = whole_number(settings, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000) / 1000
     keys = IssuerKeys(_key_reader(url, options), clock, pause)
-    refresher = KeyRefresher(keys, _number(settings, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000) / 1000)
+    refresher = KeyRefresher(
+        keys, whole_number(settings, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000) / 1000
+    )
     return SignedValidator(keys, _rules(settings), clock), refresher.close
 
 
@@ -174,7 +178,7 @@ def _rules(settings: Settings) -> ClaimRules:
     return ClaimRules(
         settings.get("sasl.oauthbearer.sub.claim.name", "sub"),
         settings.get("sasl.oauthbearer.scope.claim.name", "scope"),
-        _number(settings, "sasl.oauthbearer.clock.skew.seconds", 30) * 1000,
+        whole_number(settings, "sasl.oauthbearer.clock.skew.seconds", 30) * 1000,
         settings.get("sasl.oauthbearer.expected.issuer") or None,
         frozenset(each.strip() for each in audiences if each.strip()),
         needs_issue_time=True,
@@ -187,7 +191,8 @@ def _check_handler(settings: Settings, name: str, known: tuple[str, ...]) -> Non
         raise ConfigError(f"{name} must be {known[0]} or not be set: no Java is run here")
 
 
-def _number(settings: Settings, name: str, default: int) -> int:
+def whole_number(settings: Settings, name: str, default: int) -> int:
+    """A setting that is a number from 0. Raises ConfigError."""
     text = settings.get(name, str(default)).strip()
     if not text.isdecimal():
         raise ConfigError(f"{name} must be a whole number, not negative")

@@ -110,9 +110,9 @@ _USER, _PASSWORD = "sasl.username", "sasl.password"
 _OF_LIBRDKAFKA = {"sasl.mechanisms": _SASL_MECHANISM}
 
 
-def _security_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """The settings of TLS and SASL by Kafka's names. librdkafka's user and password become a JAAS text."""
-    found = {_OF_LIBRDKAFKA.get(name, name): text for name, text in properties.items() if asks_for_security(name)}
+def _security_of(asked: Mapping[str, str]) -> dict[str, str]:
+    """These settings of TLS and SASL by Kafka's names. librdkafka's user and password become a JAAS text."""
+    found = {_OF_LIBRDKAFKA.get(name, name): text for name, text in asked.items()}
     user, password = found.pop(_USER, None), found.pop(_PASSWORD, None)
     if user is not None and password is not None and JAAS not in found:
         found[JAAS] = login_of(found.get(_SASL_MECHANISM, ""), user, password)
@@ -197,15 +197,14 @@ class ClientConfig:
         """
         known = definitions(cls)
         _check_meant(properties)
-        security = {} if _is_plain(properties) else _security_of(properties)
-        others = {
-            name: text for name, text in properties.items() if _is_plain(properties) or not asks_for_security(name)
-        }
-        _warn_of_ignored(frozenset(others) - frozenset(known), known)
+        asked = (
+            {} if _is_plain(properties) else {name: properties[name] for name in filter(asks_for_security, properties)}
+        )
+        _warn_of_ignored(frozenset(properties) - frozenset(known) - frozenset(asked), known)
         _check_misspelt_bootstrap(properties)
         config = parse(cls, {name: text for name, text in properties.items() if name in known})
         parse_bootstrap(config.bootstrap_servers)
-        config = dataclasses.replace(config, security=security)
+        config = dataclasses.replace(config, security=_security_of(asked))
         config.connection_security(SystemClock())
         return config
 
