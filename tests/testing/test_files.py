@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from sparklog.testing import disk
+from sparklog.testing.disk import content_of
 from sparklog.testing.files import NO_ERROR, READS, STEPS, Crash, FaultyFiles
 
 SEEDS = range(60)
@@ -112,6 +114,23 @@ def test_a_file_may_be_gone_when_the_faults_end(root):
         (root / "made").write_bytes(b"x")
         unseen(root / "made")
     assert not (root / "made").exists()
+
+
+def test_a_thread_that_is_at_work_when_the_faults_begin_waits_until_the_tree_is_known(root, tmp_path, monkeypatch):
+    (root / "a.tmp").write_bytes(b"a")
+    worker = threading.Thread(target=lambda: os.replace(root / "a.tmp", root / "a"))
+
+    def read(path):
+        if worker.ident is None:
+            worker.start()
+        return content_of(path)
+
+    monkeypatch.setattr(disk, "content_of", read)
+    with FaultyFiles(root) as files:
+        worker.join()
+        sync(root)
+    assert files.count == 2
+    assert outcomes(files, tmp_path, lambda found: tuple(os.listdir(found))) == {("a",)}
 
 
 def test_a_crash_at_any_step_lets_nothing_after_it_happen(root):

@@ -154,7 +154,9 @@ class Disk:
         self._remember(path, directory)
         with os.scandir(path) as entries:
             for entry in entries:
-                directory.now[entry.name] = self._scanned(entry.path) if entry.is_dir() else self._scanned_file(entry)
+                with suppress(FileNotFoundError):  # another thread was in the middle of renaming it
+                    found = self._scanned(entry.path) if entry.is_dir() else self._scanned_file(entry)
+                    directory.now[entry.name] = found
         directory.synced()
         return directory
 

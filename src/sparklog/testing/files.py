@@ -90,11 +90,22 @@ class FaultyFiles:
         self._strike = strike
         self._lock = threading.RLock()
         self._inside = False
-        self._active = False
         self._restore: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> FaultyFiles:
-        self._disk = Disk(self._root)
+        with self._lock:  # a thread that is at work already waits at its next step until the tree is known
+            self._inside = True
+            self._replace_calls()
+            try:
+                self._disk = Disk(self._root)
+            except BaseException:
+                self._restore_calls()
+                raise
+            finally:
+                self._inside = False
+        return self
+
+    def _replace_calls(self) -> None:
         for name in (*STEPS, *READS):
             if hasattr(os, name):
                 self._put(os, name, self._guarded(getattr(self, f"_{name}"), getattr(os, name)))
@@ -103,13 +114,13 @@ class FaultyFiles:
             self._put(os, other, getattr(os, name))
         for module in (builtins, io):
             self._put(module, "open", partial(_open_file, self, io.open))
-        self._active = True
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._active = False
+    def _restore_calls(self) -> None:
         while self._restore:
             setattr(*self._restore.pop())
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._restore_calls()
         self._disk.look()
 
     def is_in_step(self) -> bool:
@@ -374,9 +385,13 @@ class _File(io.FileIO):
 
 def _open_file(files: FaultyFiles, real: Call, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
     """``open`` itself; where the file is under the root and may be written to, by way of ``os``."""
-    if isinstance(file, int) or not set(mode) & set("wax+") or files._path(file) is None:
-        if not isinstance(file, int):
+    if isinstance(file, int):
+        return real(file, mode, *args, **kwargs)
+    with files._lock:
+        writes = bool(set(mode) & set("wax+")) and files._path(file) is not None
+        if not writes:
             files._look("openread", file)
+    if not writes:
         return real(file, mode, *args, **kwargs)
     raw = _File(file, mode.replace("b", "").replace("t", ""), opener=lambda path, flags: os.open(path, flags, 0o666))
     buffering, *text = args or (kwargs.pop("buffering", -1),)
