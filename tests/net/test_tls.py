@@ -151,13 +151,22 @@ def test_another_certificate_is_for_the_next_handshake(server, entrance, client,
         context.wrap_socket(plain, server_hostname="localhost")
 
 
-def test_who_does_not_end_a_handshake_is_hung_up_on_in_time(server):
+def test_who_does_not_end_a_handshake_is_hung_up_on_in_time(server, caplog):
     with server.connect() as peer:
         peer.sendall(b"\x16\x03\x01\x02")
+        eventually(lambda: any(not each.is_silent for each in server.server._strangers))
+        server.call(jump, server.loop, net_server._KNOWN_WITHIN_S + 1)
+        assert_hung_up(peer)
+    assert "it has not authenticated within 30 s" in caplog.text
+    assert not server.server._handshakes
+
+
+def test_who_says_nothing_is_hung_up_on_in_time_without_a_line(server, caplog):
+    with server.connect() as peer:
         eventually(lambda: server.server._strangers)
         server.call(jump, server.loop, net_server._KNOWN_WITHIN_S + 1)
         assert_hung_up(peer)
-    assert not server.server._handshakes
+    assert "authenticated" not in caplog.text
 
 
 def test_of_too_many_strangers_the_first_gives_way(server, certificates, monkeypatch):

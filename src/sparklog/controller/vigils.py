@@ -21,8 +21,11 @@ from sparklog.net.vigil import Sight, Vigil
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
-_FIRST_TRIAL_S, _LONGEST_TRIAL_S = 0.5, 30.0
-"""How long a connection must last before a broker is taken back; twice as long each time it goes again."""
+_FIRST_TRIAL_S, _LONGEST_TRIAL_S = 0.5, 20.0
+"""How long a connection must last before a broker is taken back; twice as long each time it goes again.
+
+Shorter than a listener that authenticates keeps a connection that says nothing (``net/server.py``).
+"""
 
 
 class _Watched:

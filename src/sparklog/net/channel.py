@@ -110,7 +110,7 @@ class ServerChannel:
         self._fd = sock.fileno()
         self._address = address
         self.caller = caller
-        self.last_active = server.loop.time()
+        self._opened = self.last_active = server.loop.time()
         self._frames = FrameReader(server.limits.max_request_size if caller.gate is None else caller.gate.max_size)
         self._backlog: deque[memoryview] = deque()
         self._slots: deque[tuple[asyncio.Future[Answer], int]] = deque()
@@ -228,6 +228,11 @@ class ServerChannel:
     def is_idle(self) -> bool:
         """Whether the next move is the peer's."""
         return (self._muted is None and (not self._slots and self._steps is None)) or self._unsent_bytes > 0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the peer has sent nothing yet."""
+        return self.last_active == self._opened and not self._frames.in_frame
 
     @property
     def is_stuck(self) -> bool:

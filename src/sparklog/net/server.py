@@ -6,7 +6,8 @@ connected no longer than that crowd takes.
 
 Strangers, those in a TLS handshake or before their authentication, have ``_KNOWN_WITHIN_S`` for it, and there are
 ``_MOST_STRANGERS`` at most: the one that has taken longest gives way to the next. So peers that begin and go no further
-keep nobody out.
+keep nobody out. No line is logged of one that sent nothing in its time: a controller's watch over this broker
+(``net/vigil.py``) is one of these, and comes again.
 
 A connection of an address that connects more often than it may (``quota/connections.py``) is held unread for a while
 and closed then; no more than ``_MOST_HELD`` of them, the next is closed at once. It takes no place of another.
@@ -279,7 +280,8 @@ class SocketServer:
         self._strangers_timer = None
         now = self.loop.time()
         for stranger in [each for each, until in self._strangers.items() if until <= now]:
-            self._dismiss(stranger, f"it has not authenticated within {_KNOWN_WITHIN_S:g} s")
+            why = "" if stranger.is_silent else f"it has not authenticated within {_KNOWN_WITHIN_S:g} s"
+            self._dismiss(stranger, why)
         if self._strangers:
             next_end = next(iter(self._strangers.values()))
             self._strangers_timer = self.loop.call_at(next_end, self._dismiss_slow)

@@ -92,9 +92,12 @@ class Handshake:
         self._socket = wrapped
         self._fd = wrapped.fileno()
         self._writes = False
+        self.is_silent = True
+        """Whether the peer has sent nothing yet."""
         loop.add_reader(self._fd, self._step)
 
     def _step(self) -> None:
+        self.is_silent = False
         try:
             self._socket.do_handshake()
         except ssl.SSLWantReadError:
