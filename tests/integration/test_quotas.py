@@ -17,7 +17,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.connection import BlockingConnection
 from sparklog.net.throttle import throttle_seconds
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import CreateTopicsRequest
+from sparklog.protocol.messages import CreateTopicsRequest, MetadataRequest
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity
 from sparklog.quota.keys import CLIENT_KEYS
 from sparklog.structs import TopicPartition
@@ -128,6 +128,19 @@ def test_an_older_client_is_told_to_wait_after_the_change(held, topic, connectio
     assert answer.throttle_time_ms > AGES_S * 1000
     assert topic in wire.topic_names(connection)
     assert_muted(held, connection)
+
+
+def test_a_topic_that_is_made_by_asking_for_it_counts_as_a_change(held, topic, limit):
+    limit(controller_mutation_rate=0.0001)
+    named = [MetadataRequest.MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(
+        topics=named,
+        allow_auto_topic_creation=True,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    assert wire.ask(held, ApiKey.METADATA, 9, request).topics[0].error_code == ErrorCode.NONE
+    assert wire.create_topic(held, f"{topic}-2")[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def leased_until(cluster, asked, **how):

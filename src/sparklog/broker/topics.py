@@ -128,6 +128,10 @@ class TopicMaker:
         done, _ = await asyncio.wait((making,), timeout=patience_s)
         return making.result() if done else ErrorCode.LEADER_NOT_AVAILABLE
 
+    def is_making(self, name: str) -> bool:
+        """Whether ``ensure`` is at it."""
+        return name in self._making
+
     async def _make(self, name: str) -> ErrorCode:
         if not self._metadata.brokers:
             return ErrorCode.LEADER_NOT_AVAILABLE  # it may exist, and a broker for it is yet to be told of

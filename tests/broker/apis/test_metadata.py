@@ -9,9 +9,11 @@ import pytest
 from broker.test_metadata_cache import tell, update
 
 from sparklog.broker.apis import metadata
+from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.topics import PATIENCE_S
+from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
@@ -97,8 +99,9 @@ def test_a_client_waits_for_all_topics_that_are_to_be_made_no_longer_than_for_on
 
         asking = broker(cache)
         asking.turns = Turns(asyncio.get_running_loop(), clock)
+        asking.quotas = ClientQuotas(BrokerConfig(), clock)
         asking.config = SimpleNamespace(auto_create_topics_enable=True)
-        asking.topics = SimpleNamespace(ensure=ensure)
+        asking.topics = SimpleNamespace(ensure=ensure, is_making=lambda _: False, partition_count=lambda _: 1)
         request = asked([MetadataRequest.MetadataRequestTopic(name=f"new{number}") for number in range(4)])
         request.message.allow_auto_topic_creation = True
         answer = await finish(handled(asking, request))

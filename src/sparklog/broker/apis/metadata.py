@@ -83,9 +83,11 @@ async def _create(broker: BrokerContext, request: ApiRequest[MetadataRequest], r
     """As ``handle``, with the missing topics made first; those that cannot be are told with the error.
 
     The client waits for all of them together no longer than for one; it asks again for those whose turn does not come.
+    They count as changes of the client. As with Kafka that holds up its next change, not this answer.
     """
     errors: dict[str, ErrorCode] = {}
     may_create = creation_rights(broker, request)
+    changes = broker.quotas.changes(request.caller, request.client_id, is_strict=False)
     until = broker.turns.time() + PATIENCE_S
     async for each in broker.turns.paced(request.message.topics or ()):
         name = each.name
@@ -95,6 +97,8 @@ async def _create(broker: BrokerContext, request: ApiRequest[MetadataRequest], r
         if not may_create(name):
             errors[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif is_topic_name(name):
+            if left_s > 0 and not broker.topics.is_making(name):
+                changes.take(broker.topics.partition_count(-1))
             errors[name] = await broker.topics.ensure(name, left_s) if left_s > 0 else ErrorCode.LEADER_NOT_AVAILABLE
     refused: dict[str, ErrorCode] = {name: error for name, error in errors.items() if error is not ErrorCode.NONE}
     return await broker.turns.drive(_some(broker, request, rights, refused), lambda: "METADATA")
