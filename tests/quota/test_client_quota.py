@@ -103,3 +103,14 @@ def test_who_has_used_nothing_may_take_any_amount(quota):
 def test_where_nothing_is_allowed_nothing_is_taken(quota):
     quota.limits.set(Entity(client_id="c"), 0.0)
     assert quota.take("u", "c", 1, 0) == WINDOWS.all_ms
+
+
+def test_a_client_that_gets_a_bound_of_its_own_leaves_the_one_it_shared(quota):
+    quota.limits.set(Entity("u"), 1000.0)
+    for client_id in ("a", "b"):
+        quota.record("u", client_id, 4000, 0)
+    quota.limits.set(Entity("u", "a"), 100.0)
+    assert quota.record("u", "b", 0, 0) == 0
+    assert quota.record("u", "a", 1000, 0) == 0
+    assert quota.record("u", "a", 1, 0) > 0
+    assert quota.record("u", "b", 2000, 0) == 0

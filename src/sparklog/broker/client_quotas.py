@@ -100,6 +100,7 @@ class ClientQuotas:
         self.quotas = Quotas(_windows_of(config))
         self._clock = clock
         self._counts_time = False
+        self._holds_producers = self._holds_consumers = False
         self._times_on = 0
         self._addresses: dict[str, list[str]] = {}  # of hosts that quotas are set for by their names
         self._static = {
@@ -130,6 +131,7 @@ class ClientQuotas:
     def _set(self, entity: Entity, bounds: dict[str, float]) -> None:
         self.quotas.set(entity, self._static | bounds if entity == _DEFAULT_CLIENT_ID else bounds)
         self.is_on = self.quotas.is_set
+        self._holds_producers, self._holds_consumers = self.quotas.produce.is_set, self.quotas.fetch.is_set
         if self.quotas.request.is_set and not self._counts_time:
             self._times_on += 1
         self._counts_time = self.quotas.request.is_set
@@ -171,7 +173,7 @@ class ClientQuotas:
             return 0
         now_ms, user, name = self._now_ms(), caller.principal.name, client_id or ""
         wait_ms = 0
-        if api is ApiKey.PRODUCE and self.quotas.produce.is_set:
+        if api is ApiKey.PRODUCE and self._holds_producers:
             wait_ms = self.quotas.produce.record(user, name, size, now_ms)
         if answer is None:
             self.forgive(caller)
@@ -185,7 +187,7 @@ class ClientQuotas:
         """A consumer is to be given so many bytes: for how long it is to wait instead, and is muted; 0: they count."""
         now_ms, user, name = self._now_ms(), caller.principal.name, client_id or ""
         time_ms, bytes_ms = self._charge_time(caller, name, now_ms), 0
-        if self.quotas.fetch.is_set:
+        if self._holds_consumers:
             bytes_ms = self.quotas.fetch.take(user, name, size, now_ms)
             if time_ms and not bytes_ms:
                 self.quotas.fetch.take_back(user, name, size, now_ms)
@@ -195,14 +197,14 @@ class ClientQuotas:
 
     def most_to_fetch(self, caller: Caller, client_id: str | None) -> int:
         """The bytes that a consumer may be given at once, if it has been given none."""
-        if not self.quotas.fetch.is_set:
+        if not self._holds_consumers:
             return _MAX_INT32
         most = self.quotas.fetch.most_at_once(caller.principal.name, client_id or "", self._now_ms())
         return int(min(most, _MAX_INT32))
 
     def room_for_lease(self, caller: Caller, client_id: str | None) -> tuple[float, int]:
         """How many bytes may be leased at once, and for how many milliseconds nothing may."""
-        if not self.quotas.fetch.is_set:
+        if not self._holds_consumers:
             return float("inf"), 0
         now_ms, user, name = self._now_ms(), caller.principal.name, client_id or ""
         wait_ms = self.quotas.fetch.record(user, name, 0, now_ms)
@@ -210,7 +212,7 @@ class ClientQuotas:
 
     def charge_lease(self, caller: Caller, client_id: str | None, size: int) -> int:
         """So many bytes are leased; for how many milliseconds the next lease is to wait."""
-        if not self.quotas.fetch.is_set:
+        if not self._holds_consumers:
             return 0
         return self.quotas.fetch.record(caller.principal.name, client_id or "", size, self._now_ms())
 
