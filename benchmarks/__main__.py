@@ -40,7 +40,7 @@ _TAIL = """\
 
 - More cores. A sparklog broker is one process with one busy thread; a host is filled by running several brokers. One
   Kafka broker uses every core by itself, and what many clients on many cores make of that is not measured here.
-- More than three brokers, TLS, requests for many partitions, and disks slower than the page cache.
+- More than three brokers, requests for many partitions, and disks slower than the page cache.
 """
 
 
@@ -121,6 +121,12 @@ def _delivery(_: argparse.Namespace) -> report.Rows:
     return delivery.run(say=_say)
 
 
+def _security(_: argparse.Namespace) -> report.Rows:
+    from benchmarks.security import measurements
+
+    return measurements.run(say=_say)
+
+
 def _client(_: argparse.Namespace) -> report.Rows:
     from benchmarks import client
 
@@ -150,6 +156,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], report.Rows]] = {
     "scale": _scale,
     "stalls": _stalls,
     "delivery": _delivery,
+    "security": _security,
     "client": _client,
     "spark": _spark,
     "lake": _lake,

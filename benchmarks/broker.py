@@ -12,7 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,10 @@ _MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Measurement:
-    """One load, and the figures of it that are reported. ``reads`` names an earlier one whose topic it reads."""
+    """One load, and the figures of it that are reported. ``reads`` names an earlier one whose topic it reads.
+
+    ``protocol`` is that of the listener that it goes to.
+    """
 
     name: str
     load: str
@@ -43,6 +46,7 @@ class Measurement:
     arguments: dict[str, Any]
     reads: str = ""
     partitions: int = 1
+    protocol: str = "PLAINTEXT"
 
 
 def _librdkafka(size: int, records: int) -> list[Measurement]:
@@ -161,7 +165,7 @@ class Round:
     share: float
     measurements: list[Measurement]
 
-    def run(self, peers: list[Peer], results: Results) -> None:
+    def run(self, peers: Sequence[Peer], results: Results) -> None:
         topics: dict[tuple[str, str], str] = {}
         for position, measurement in enumerate(self.measurements):
             for peer in peers:
@@ -180,7 +184,7 @@ class Round:
         counted = next(name for name in _COUNTED if name in arguments)
         amount = arguments[counted] = int(arguments[counted] * self.share)
         before = machine.cpu_seconds(peer.pid)
-        figures = run_load(measurement.load, {"bootstrap": peer.bootstrap, "topic": topic, **arguments})
+        figures = run_load(measurement.load, {"bootstrap": peer.end(measurement.protocol), "topic": topic, **arguments})
         return figures | {"broker CPU us": (machine.cpu_seconds(peer.pid) - before) / amount * 1e6}
 
 

@@ -33,6 +33,10 @@ class Peer:
     zookeeper: str = ""
     """The connect string of its ZooKeeper, where that is of use."""
 
+    def end(self, protocol: str) -> str:
+        """``host:port`` of its listener of this protocol. Raises KeyError if it has none."""
+        return {"PLAINTEXT": self.bootstrap}[protocol]
+
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """One replica, kept for ever (the records may be years old); otherwise ``config`` or the broker's settings."""
         admin = self.admin()

@@ -20,19 +20,30 @@ _READ_AHEAD = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 1}
 """By default librdkafka pauses for a second whenever it is 100,000 records ahead of its reader."""
 
 
-def produce(bootstrap: str, topic: str, size: int, acks: str, records: int, one_by_one: bool = False) -> Figures:
-    """librdkafka, one process: ``records`` of ``size`` bytes; ``one_by_one`` makes each a request of its own."""
+def produce(
+    bootstrap: str,
+    topic: str,
+    size: int,
+    acks: str,
+    records: int,
+    one_by_one: bool = False,
+    client: dict[str, object] | None = None,
+) -> Figures:
+    """librdkafka, one process: ``records`` of ``size`` bytes; ``one_by_one`` makes each a request of its own.
+
+    ``client`` are settings of how it connects.
+    """
     settings = {"linger.ms": 0, "batch.num.messages": 1} if one_by_one else {"linger.ms": 5, "batch.size": 1_000_000}
     room = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_000_000}
     if not one_by_one:
         room["batch.num.messages"] = 100_000
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, **settings, **room, **QUIET})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, **settings, **room, **QUIET, **(client or {})})
     pool = values(size)
     _hand_over(producer, topic, pool[:1])
     start = time.perf_counter()
     _hand_over(producer, topic, islice(cycle(pool), records))
     seconds = time.perf_counter() - start
-    check_end(bootstrap, topic, records + 1)
+    check_end(bootstrap, topic, records + 1, client=client)
     return {"records/s": records / seconds, "MB/s": records * size / seconds / 1e6}
 
 
@@ -49,9 +60,11 @@ def _hand_over(producer: Producer, topic: str, pool: Iterable[bytes]) -> None:
         raise RuntimeError(f"{len(producer)} records were not delivered")
 
 
-def check_end(bootstrap: str, topic: str, expected: int, partitions: int = 1) -> None:
+def check_end(
+    bootstrap: str, topic: str, expected: int, partitions: int = 1, client: dict[str, object] | None = None
+) -> None:
     """Raises unless the topic has so many records in all."""
-    consumer = consumer_of(bootstrap)
+    consumer = consumer_of(bootstrap, client)
     ends = [consumer.get_watermark_offsets(TopicPartition(topic, each), TIMEOUT_S)[1] for each in range(partitions)]
     consumer.close()
     if sum(ends) != expected:
@@ -64,9 +77,9 @@ def consumer_of(bootstrap: str, other_settings: dict[str, object] | None = None)
     return Consumer({"bootstrap.servers": bootstrap, **settings})
 
 
-def consume(bootstrap: str, topic: str, size: int, records: int) -> Figures:
+def consume(bootstrap: str, topic: str, size: int, records: int, client: dict[str, object] | None = None) -> Figures:
     """librdkafka, one process: ``records`` from the start of the topic, timed from the first that comes."""
-    consumer = consumer_of(bootstrap)
+    consumer = consumer_of(bootstrap, client)
     consumer.assign([TopicPartition(topic, 0, 0)])
     got = len(taken(consumer.consume(1, TIMEOUT_S)))
     start = time.perf_counter()

@@ -9,6 +9,8 @@ from uuid import UUID
 
 from benchmarks.loads.figures import Figures, latencies
 from benchmarks.loads.records import batch_of
+from sparklog.clock import SystemClock
+from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ErrorCode
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
@@ -16,6 +18,7 @@ from sparklog.protocol.hot import fetch as fetch_wire
 from sparklog.protocol.hot import produce as produce_wire
 from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest
 from sparklog.protocol.messages import decode_response
+from sparklog.security.connection_settings import connection_security
 from sparklog.structs import Chunk, Endpoint, TopicPartition
 
 TIMEOUT_S = 60
@@ -25,10 +28,21 @@ _NAMES_TOPICS = 12
 """The last Fetch version that names topics; later ones want their ids."""
 
 
-def raw_produce(bootstrap: str, topic: str, size: int, acks: int, batch_bytes: int, requests: int) -> Figures:
-    """Produce requests of one batch each, encoded beforehand, ``IN_FLIGHT`` of them under way."""
+def raw_produce(
+    bootstrap: str,
+    topic: str,
+    size: int,
+    acks: int,
+    batch_bytes: int,
+    requests: int,
+    client: dict[str, str] | None = None,
+) -> Figures:
+    """Produce requests of one batch each, encoded beforehand, ``IN_FLIGHT`` of them under way.
+
+    ``client`` are settings of how it connects.
+    """
     batch, count = batch_of(size, batch_bytes)
-    with connect(bootstrap) as connection:
+    with connect(bootstrap, client) as connection:
         version, body = _produce_request(connection, topic, acks, batch)
         start = time.perf_counter()
         for sent in range(requests):
@@ -74,10 +88,12 @@ def _check_produced(connection: BlockingConnection, base_offset: int) -> None:
         )
 
 
-def raw_fetch(bootstrap: str, topic: str, size: int, batch_bytes: int, requests: int) -> Figures:
+def raw_fetch(
+    bootstrap: str, topic: str, size: int, batch_bytes: int, requests: int, client: dict[str, str] | None = None
+) -> Figures:
     """Fetch requests for one batch each of what ``raw_produce`` wrote, encoded beforehand, ``IN_FLIGHT`` under way."""
     batch, count = batch_of(size, batch_bytes)
-    with connect(bootstrap) as connection:
+    with connect(bootstrap, client) as connection:
         version = connection.versions.best(ApiKey.FETCH, _NAMES_TOPICS)
         bodies = list(_fetch_requests(topic, version, len(batch), count, requests))
         start = time.perf_counter()
@@ -109,6 +125,11 @@ def _check_fetched(connection: BlockingConnection, size: int) -> None:
         raise RuntimeError(f"{got} bytes, {partition.error.name}; not {size} bytes")
 
 
-def connect(bootstrap: str) -> BlockingConnection:
+def connect(bootstrap: str, client: dict[str, str] | None = None) -> BlockingConnection:
     host, _, port = bootstrap.rpartition(":")
-    return BlockingConnection(Endpoint(host, int(port)), client_id="benchmark", request_timeout=TIMEOUT_S)
+    settings = client or {}
+    protocol = SecurityProtocol[settings.get("security.protocol", "PLAINTEXT")]
+    security = connection_security(protocol, settings.get("sasl.mechanism", ""), settings, SystemClock())
+    return BlockingConnection(
+        Endpoint(host, int(port)), client_id="benchmark", request_timeout=TIMEOUT_S, security=security
+    )

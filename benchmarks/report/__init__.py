@@ -19,6 +19,7 @@ from benchmarks.report.lake import lake
 from benchmarks.report.log import log
 from benchmarks.report.replication import replication
 from benchmarks.report.scale import scale
+from benchmarks.report.security import security
 from benchmarks.report.spark import spark
 from benchmarks.report.stalls import stalls
 
@@ -31,6 +32,7 @@ SECTIONS: dict[str, Callable[[Rows], Section]] = {
     "scale": scale,
     "stalls": stalls,
     "delivery": delivery,
+    "security": security,
     "client": client,
     "spark": spark,
     "lake": lake,

@@ -1,0 +1,1 @@
+"""What security costs: TLS, handshakes, lists and quotas, ours beside Kafka's."""
