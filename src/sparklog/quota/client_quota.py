@@ -17,7 +17,6 @@ from sparklog.quota.limits import Limits, Tags
 from sparklog.quota.rate import LONGEST_MS, Rate, Windows, throttle_ms
 from sparklog.quota.sensors import Sensors
 
-
 _MOST_KNOWN: Final = 10_000
 """Clients whose sensors are kept at hand; with more all are looked for again."""
 
