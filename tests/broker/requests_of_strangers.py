@@ -770,6 +770,27 @@ QUOTAS = [
 ]
 """Of the quotas."""
 
+USERS = [
+    Case(
+        "DescribeUserScramCredentials",
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        {"users": [{"name": "alice"}]},
+        [f"DESCRIBE {ON_CLUSTER}"],
+        {CLUSTER},
+    ),
+    Case(
+        "AlterUserScramCredentials",
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        {"deletions": [{"name": "alice", "mechanism": 1}], "upsertions": [{"name": "bob", "mechanism": 2}]},
+        [f"ALTER {ON_CLUSTER}"],
+        {CLUSTER},
+        parts=("controller",),
+    ),
+]
+"""Of the users that authenticate by SCRAM."""
+
 _ADOPTION = {"topic": "t", "topic_id": KNOWN_ID, "tag": "tag", "bases": [0], "timeout_ms": 1000}
 
 OWN = [
@@ -887,4 +908,16 @@ OWN = [
 ]
 """Sparklog's own APIs."""
 
-CASES = [*BETWEEN_BROKERS, *RECORDS, *METADATA, *GROUPS, *TRANSACTIONS, *TOPICS, *ADMINISTRATION, *LISTS, *QUOTAS, *OWN]
+CASES = [
+    *BETWEEN_BROKERS,
+    *RECORDS,
+    *METADATA,
+    *GROUPS,
+    *TRANSACTIONS,
+    *TOPICS,
+    *ADMINISTRATION,
+    *LISTS,
+    *QUOTAS,
+    *USERS,
+    *OWN,
+]

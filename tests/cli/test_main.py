@@ -30,6 +30,7 @@ GROUPS = {
     "group": ("list", "describe", "reset-offsets", "delete"),
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
+    "user": ("list", "add", "delete"),
     "acl": ("list", "add", "remove"),
     "quota": ("list", "set", "remove"),
     "compact": ("run", "status"),
@@ -47,6 +48,7 @@ ASKING = [
     ["txn", "commit"],
     ["txn", "abort"],
     ["writes", "finish"],
+    ["user", "delete"],
     ["acl", "remove"],
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, PeerSilent, S
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
     from sparklog.client.cluster.metadata import ClusterMetadata
+    from sparklog.zk.client import ZkClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,6 +24,8 @@ _PATIENCE_MS = "10000"
 """How long a person waits while leaders move: less than a program would."""
 _SETUP_MS = "3000"
 """How long one broker may take to say hello: a frozen one accepts, and then says nothing."""
+
+_ZK_SESSION_S = 10.0
 
 _ADVICE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 'see "sparklog topic list" for what there is',
@@ -85,6 +89,18 @@ def administered(bootstrap: str) -> Iterator[Admin]:
     """A cluster to administer; fails as ``connected`` does."""
     with connected(bootstrap) as cluster, administering(cluster) as admin:
         yield admin
+
+
+@contextmanager
+def in_zookeeper(connect: str) -> Iterator[ZkClient]:
+    """ZooKeeper itself, for what is administered before a broker runs."""
+    from sparklog.zk.client import ZkClient
+
+    zk = ZkClient(connect, session_timeout=_ZK_SESSION_S, on_session=queue.Queue[str]().put)
+    try:
+        yield zk
+    finally:
+        zk.close()
 
 
 @contextmanager

@@ -67,6 +67,8 @@ _VALUES: tuple[type, ...] = (
     admin.ResourcePattern,
     admin.AclEntry,
     admin.AclFilter,
+    admin.UserScramUpsertion,
+    admin.UserScramDeletion,
     admin.LogDir,
     admin.CompactionDescription,
     admin.BrokerCompaction,

@@ -3293,6 +3293,128 @@ class AlterClientQuotasResponse(Response):
         version: int | None = ...,
     ) -> None: ...
 
+class DescribeUserScramCredentialsRequest(Request[DescribeUserScramCredentialsResponse]):
+    class UserName(Struct):
+        name: str
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    users: list[UserName] | None
+    def __init__(
+        self,
+        *,
+        users: Sequence[UserName] | None = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DescribeUserScramCredentialsResponse(Response):
+    class DescribeUserScramCredentialsResult(Struct):
+        class CredentialInfo(Struct):
+            mechanism: int
+            iterations: int
+            def __init__(
+                self,
+                *,
+                mechanism: int = ...,
+                iterations: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        user: str
+        error_code: int
+        error_message: str | None
+        credential_infos: list[CredentialInfo]
+        def __init__(
+            self,
+            *,
+            user: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            credential_infos: Sequence[CredentialInfo] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: list[DescribeUserScramCredentialsResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        results: Sequence[DescribeUserScramCredentialsResult] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AlterUserScramCredentialsRequest(Request[AlterUserScramCredentialsResponse]):
+    class ScramCredentialDeletion(Struct):
+        name: str
+        mechanism: int
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            mechanism: int = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    class ScramCredentialUpsertion(Struct):
+        name: str
+        mechanism: int
+        iterations: int
+        salt: bytes
+        salted_password: bytes
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            mechanism: int = ...,
+            iterations: int = ...,
+            salt: bytes | bytearray | memoryview = ...,
+            salted_password: bytes | bytearray | memoryview = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    deletions: list[ScramCredentialDeletion]
+    upsertions: list[ScramCredentialUpsertion]
+    def __init__(
+        self,
+        *,
+        deletions: Sequence[ScramCredentialDeletion] = ...,
+        upsertions: Sequence[ScramCredentialUpsertion] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AlterUserScramCredentialsResponse(Response):
+    class AlterUserScramCredentialsResult(Struct):
+        user: str
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            user: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[AlterUserScramCredentialsResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: Sequence[AlterUserScramCredentialsResult] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
 class AlterPartitionRequest(Request[AlterPartitionResponse]):
     class TopicData(Struct):
         class PartitionData(Struct):

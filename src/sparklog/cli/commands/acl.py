@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from sparklog.zk.acls import AclStore
     from sparklog.zk.client import ZkClient
 
-_SESSION_TIMEOUT_S = 10.0
 _KINDS = ("topic", "group", "transactional_id", "delegation_token", "user")
 _ROLES = {
     ("producer", "topic"): ("WRITE", "DESCRIBE", "CREATE"),
@@ -235,10 +233,6 @@ def _lists(options: dict[str, Any]) -> Iterator[Any]:
             yield _ByBrokers(admin)
         return
     from sparklog.zk.acls import AclStore
-    from sparklog.zk.client import ZkClient
 
-    zk = ZkClient(options["zookeeper"], session_timeout=_SESSION_TIMEOUT_S, on_session=queue.Queue[str]().put)
-    try:
+    with in_zookeeper(options["zookeeper"]) as zk:
         yield _InZooKeeper(zk, AclStore(zk))
-    finally:
-        zk.close()

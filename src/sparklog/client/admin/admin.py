@@ -42,6 +42,7 @@ from sparklog.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from sparklog.client.admin.users import UserAdmin, UserScramDeletion, UserScramUpsertion
 from sparklog.client.cluster.arguments import checked_names
 from sparklog.client.cluster.config import ClientConfig, as_properties
 from sparklog.client.cluster.loop_thread import LoopThread
@@ -96,6 +97,8 @@ __all__ = [
     "SearchedSegment",
     "TransactionDescription",
     "TransactionListing",
+    "UserScramDeletion",
+    "UserScramUpsertion",
 ]
 
 P = ParamSpec("P")
@@ -108,6 +111,7 @@ class AsyncAdmin(
     ConfigAdmin,
     AclAdmin,
     QuotaAdmin,
+    UserAdmin,
     LogDirAdmin,
     CompactionAdmin,
     ErasureAdmin,
@@ -193,6 +197,8 @@ class Admin:
     delete_acls = _blocking(AclAdmin.delete_acls)
     describe_client_quotas = _blocking(QuotaAdmin.describe_client_quotas)
     alter_client_quotas = _blocking(QuotaAdmin.alter_client_quotas)
+    describe_user_scram_credentials = _blocking(UserAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = _blocking(UserAdmin.alter_user_scram_credentials)
     log_dirs = _blocking(LogDirAdmin.log_dirs)
     describe_replica_log_dirs = _blocking(LogDirAdmin.describe_replica_log_dirs)
     alter_replica_log_dirs = _blocking(LogDirAdmin.alter_replica_log_dirs)

@@ -1,0 +1,57 @@
+"""Users made in ZooKeeper itself."""
+
+import json
+import queue
+
+import pytest
+
+from sparklog.errors import ApiError, ConfigError, ErrorCode
+from sparklog.security.sasl.scram_credential import ScramCredential, ScramMechanism
+from sparklog.zk.client import ZkClient
+from sparklog.zk.users import add_user, delete_user, scram_users
+
+pytestmark = pytest.mark.integration
+SHA_256, SHA_512 = ScramMechanism
+
+
+@pytest.fixture
+def zk(chroot):
+    client = ZkClient(chroot, session_timeout=10.0, on_session=queue.Queue().put)
+    yield client
+    client.close()
+
+
+def test_the_first_administrator_comes_before_any_broker(zk):
+    add_user(zk, "ad min", "secret")
+    assert scram_users(zk) == {"ad min": {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096}}
+    stored = json.loads(zk.data("/config/users/ad%20min"))
+    assert stored["version"] == 1
+    for mechanism in ScramMechanism:
+        kept = ScramCredential.parse(stored["config"][mechanism.title])
+        assert kept == ScramCredential.of_password(mechanism, "secret", salt=kept.salt)
+    (number,) = zk.config_changes()
+    assert zk.changed_entity(number) == "users/ad%20min"
+
+
+def test_users_come_and_go_beside_their_other_settings(zk):
+    zk.change_entity_config("users/alice", {"consumer_byte_rate": "5"})
+    zk.change_entity_config("users/<default>", {"consumer_byte_rate": "5"})
+    zk.change_entity_config("users/alice/clients/c", {"consumer_byte_rate": "5"})
+    add_user(zk, "alice", "secret", [SHA_256], 8192)
+    add_user(zk, "alice", "another", [SHA_512])
+    assert scram_users(zk) == {"alice": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 4096}}
+    delete_user(zk, "alice", [SHA_256])
+    assert scram_users(zk) == {"alice": {"SCRAM-SHA-512": 4096}}
+    with pytest.raises(ApiError) as caught:
+        delete_user(zk, "alice", ScramMechanism)
+    assert caught.value.code is ErrorCode.RESOURCE_NOT_FOUND
+    delete_user(zk, "alice", [SHA_512])
+    assert scram_users(zk) == {}
+    assert zk.config("users/alice") == {"consumer_byte_rate": "5"}
+
+
+@pytest.mark.parametrize(("name", "password", "iterations"), [("", "s", 4096), ("a", "", 4096), ("a", "s", 5)])
+def test_what_cannot_be_is_not_written(zk, name, password, iterations):
+    with pytest.raises(ConfigError):
+        add_user(zk, name, password, iterations=iterations)
+    assert zk.names("/config/users") == []
