@@ -29,7 +29,7 @@ class FakeZk:
         self.stored[entity] = change(self.config(entity))
 
 
-def asked(handler, message, zk, *, is_active=True, authorizer=None):
+def asked(handler, message, zk, *, is_active=True, authorizer=None, acls=None):
     """The answer, and the entities that the broker has looked at again."""
     seen = []
 
@@ -42,7 +42,7 @@ def asked(handler, message, zk, *, is_active=True, authorizer=None):
 
         broker = SimpleNamespace(
             authorizer=authorizer or AllowEverything(),
-            acls=None,
+            acls=acls,
             turns=Turns(asyncio.get_running_loop()),
             zk=zk,
             run_zk=run_zk,

@@ -30,7 +30,7 @@ GROUPS = {
     "group": ("list", "describe", "reset-offsets", "delete"),
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
-    "user": ("list", "add", "delete"),
+    "user": ("list", "add", "set-password", "delete"),
     "acl": ("list", "add", "remove"),
     "quota": ("list", "set", "remove"),
     "compact": ("run", "status"),

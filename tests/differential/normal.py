@@ -46,6 +46,7 @@ _KEYS = (
     ("broker_id",),
     ("api_key",),
     ("key",),
+    ("user",),
 )
 
 

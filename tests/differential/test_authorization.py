@@ -10,7 +10,7 @@ import socket
 from typing import Any
 
 import pytest
-from broker.requests_of_strangers import ADMINISTRATION, GROUPS, METADATA, RECORDS, TOPICS, TRANSACTIONS, body_of
+from broker.requests_of_strangers import ADMINISTRATION, GROUPS, METADATA, RECORDS, TOPICS, TRANSACTIONS, USERS, body_of
 from kazoo.client import KazooClient
 
 from sparklog.errors import ErrorCode
@@ -47,17 +47,21 @@ REFUSALS = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-ON_TOP_ONLY = {ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
-"""Kafka says it of each partition too."""
+ON_TOP_ONLY = {
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+}
+"""Kafka says it of each partition too, and of each user, without the name."""
 CASES = [
     each
-    for each in (*RECORDS, *METADATA, *GROUPS, *TRANSACTIONS, *TOPICS, *ADMINISTRATION)
+    for each in (*RECORDS, *METADATA, *GROUPS, *TRANSACTIONS, *TOPICS, *ADMINISTRATION, *USERS)
     if not each.name.startswith(("ConsumerGroup", "DescribeTopicPartitions", "JoinGroup", "CreateTopics"))
     and "by-id" not in each.name
     and each.name not in ("Metadata-that-creates", "Fetch-of-follower")
 ]
 KEYS = ("name", "topic", "topic_name", "group_id", "transactional_id", "key", "resource_name", "partition_index",
-        "index", "partition", "partition_id")  # fmt: skip
+        "index", "partition", "partition_id", "user")  # fmt: skip
 
 
 def address(seed):

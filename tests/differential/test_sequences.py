@@ -3,7 +3,8 @@
 import differential.sequences_admin
 import differential.sequences_groups
 import differential.sequences_log
-import differential.sequences_transactions  # noqa: F401
+import differential.sequences_transactions
+import differential.sequences_users  # noqa: F401
 import pytest
 from differential.pair import Pair
 from differential.table import SEQUENCES, Allowance, allowances

@@ -1,15 +1,18 @@
 """SASL on a real broker: the mechanisms with other projects' clients, credentials that come and go, rights by name."""
 
+import subprocess
+
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
-from sparklog.client.admin.admin import Admin
+from sparklog.client.admin.admin import Admin, UserScramDeletion, UserScramUpsertion
 from sparklog.client.admin.topics import NewTopic
 from sparklog.client.consumer.consumer import Consumer
 from sparklog.client.producer.producer import Producer
-from sparklog.errors import AuthenticationFailed
+from sparklog.errors import ApiError, AuthenticationFailed, ErrorCode
+from sparklog.local.broker import PROGRAM
 from sparklog.local.ports import free_port
 from sparklog.security.sasl.scram_credential import ScramCredential, ScramMechanism
 from sparklog.testing.broker import BrokerHarness
@@ -187,6 +190,78 @@ def test_our_client_writes_and_reads(broker, ports, authority, protocol, mechani
         found = []
         eventually(lambda: found.extend(each.value for each in consumer.poll(1.0)) or len(found) >= len(values))
     assert found == values
+
+
+@pytest.fixture
+def logs_in(ports):
+    """Whether a user is let in with a password by a mechanism."""
+
+    def attempt(user, password, mechanism="SCRAM-SHA-512"):
+        try:
+            with Admin(scram(ports, user, password, mechanism)) as admin:
+                admin.list_transactions()
+        except AuthenticationFailed:
+            return False
+        return True
+
+    return attempt
+
+
+def scram(ports, user, password, mechanism="SCRAM-SHA-512"):
+    return {
+        "bootstrap.servers": f"localhost:{ports['SASL_PLAINTEXT']}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def test_an_administrator_gives_and_takes_passwords(broker, ports, logs_in):
+    both = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    with Admin(scram(ports, "alice", "alice-secret")) as admin:
+        admin.alter_user_scram_credentials([UserScramUpsertion("d,=ä", each, "first", 5000) for each in both])
+        assert all(logs_in("d,=ä", "first", each) for each in both)  # the controller knows it when it answers
+        assert admin.describe_user_scram_credentials(["d,=ä"]) == {"d,=ä": dict.fromkeys(both, 5000)}
+        admin.alter_user_scram_credentials([UserScramUpsertion("d,=ä", both[1], "second")])
+        assert not logs_in("d,=ä", "first", both[1])
+        assert logs_in("d,=ä", "second", both[1])
+        assert logs_in("d,=ä", "first", both[0])
+        admin.alter_user_scram_credentials([UserScramDeletion("d,=ä", each) for each in both])
+        assert not any(logs_in("d,=ä", each, both[1]) for each in ("first", "second"))
+    eventually(lambda: "removed: 'SCRAM-SHA-512 of User:d,=ä' by 'User:alice' from 127.0.0.1" in broker.output())
+    assert "second" not in broker.output()
+
+
+def test_who_may_not_administer_is_refused_and_told_nothing(broker, zk, ports, logs_in):
+    set_password(zk, "erin", "erin-secret")
+    eventually(lambda: logs_in("erin", "erin-secret"))
+    with Admin(scram(ports, "erin", "erin-secret")) as admin:
+        for refused in (
+            lambda: admin.alter_user_scram_credentials([UserScramUpsertion("erin", "SCRAM-SHA-512", "new")]),
+            lambda: admin.alter_user_scram_credentials([UserScramDeletion("alice", "SCRAM-SHA-512")]),
+            lambda: admin.describe_user_scram_credentials(),
+            lambda: admin.describe_user_scram_credentials(["nobody"]),
+        ):
+            with pytest.raises(ApiError) as caught:
+                refused()
+            assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert logs_in("erin", "erin-secret")
+
+
+def test_who_comes_by_the_command_line_before_or_beside_a_broker_is_let_in(broker, zookeeper, tmp_path, logs_in):
+    def user(*arguments):
+        where = ("--zookeeper", f"{zookeeper.connect_string}/sasl")
+        subprocess.run([*PROGRAM, "user", *arguments, *where], check=True, capture_output=True, timeout=60)
+
+    secret = tmp_path / "secret"
+    for password in ("first", "second"):
+        secret.write_text(password)
+        user("add" if password == "first" else "set-password", "frank", "--password-file", secret)
+        eventually(lambda password=password: logs_in("frank", password))
+    assert not logs_in("frank", "first")
+    user("delete", "frank", "--yes")
+    eventually(lambda: not logs_in("frank", "second"))
 
 
 def test_our_client_stops_at_once_where_it_is_not_let_in(broker, ports):

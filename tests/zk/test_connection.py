@@ -10,12 +10,15 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from kazoo.exceptions import NoAuthError
 from kazoo.security import ANYONE_ID_UNSAFE, Permissions
 
+from sparklog.cli.connection import in_zookeeper
 from sparklog.config.zookeeper_security import ZooKeeperSecurity
 from sparklog.errors import CoordinationError
 from sparklog.local.zookeeper import EmbeddedZooKeeper, ZooKeeperTls
 from sparklog.security.certificates import CertificateAuthority
+from sparklog.security.sasl.scram_credential import ScramMechanism
 from sparklog.structs import Endpoint
 from sparklog.zk.client import ZkClient
+from sparklog.zk.users import scram_users, set_password
 from sparklog.zk.znodes import BrokerInfo, TopicAssignment
 
 pytestmark = pytest.mark.integration
@@ -123,6 +126,21 @@ def test_where_the_root_is_owned_a_stranger_cannot_become_the_controller(connect
     with pytest.raises(CoordinationError, match="of the same subject"):
         stranger.guarded(stranger.try_become_controller, 9, 0)
     assert zk.controller() is None
+
+
+def test_the_first_administrator_is_written_by_tls_and_is_the_brokers(secured, files, connect):
+    settings = files / "server.properties"
+    stores = {"keystore": "broker.pem", "truststore": "ca.pem"}
+    lines = [f"zookeeper.ssl.{name}.location={files / each}" for name, each in stores.items()]
+    settings.write_text("\n".join(["broker.id=1", "zookeeper.ssl.client.enable=true", *lines]))
+    with in_zookeeper(f"{secured.connect_string}/first", settings) as zk:
+        set_password(zk, "admin", "secret", {ScramMechanism.SHA_512: 4096})
+    broker, stranger = connect(where="/first"), connect("stranger.pem", where="/first")
+    assert scram_users(broker) == {"admin": {"SCRAM-SHA-512": 4096}}
+    assert _may(broker, "/config/users/admin") == (0, ["CN=broker"])
+    with pytest.raises(CoordinationError, match="of the same subject"):
+        stranger.guarded(scram_users, stranger)
+    broker.ensure_tree()
 
 
 def _with_password():

@@ -6,6 +6,7 @@ import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -91,12 +92,32 @@ def administered(bootstrap: str) -> Iterator[Admin]:
         yield admin
 
 
+def zookeeper_options(command: F) -> F:
+    """Add ``--zookeeper`` and ``--zk-tls-config-file`` to a command: the arguments of ``in_zookeeper``."""
+    command = click.option(
+        "--zk-tls-config-file", "zookeeper_tls", type=click.Path(path_type=Path), metavar="FILE",
+        help="The zookeeper.ssl.* settings for a ZooKeeper that speaks TLS; the broker's own file will do.",
+    )(command)  # fmt: skip
+    return click.option(
+        "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Ask ZooKeeper itself: before the first start."
+    )(command)
+
+
 @contextmanager
-def in_zookeeper(connect: str) -> Iterator[ZkClient]:
-    """ZooKeeper itself, for what is administered before a broker runs."""
+def in_zookeeper(connect: str | None, settings: Path | None = None) -> Iterator[ZkClient]:
+    """ZooKeeper itself, for what is administered before a broker runs; ``settings`` is a file with zookeeper.ssl.*.
+
+    As with Kafka's tools what is made with a certificate is its owner's: the brokers', whose subject it must have.
+    """
+    if not connect:
+        raise click.UsageError("--zk-tls-config-file says how to speak to a ZooKeeper: say to which by --zookeeper")
+    from sparklog.config.broker import load_properties
+    from sparklog.config.zookeeper_security import ZooKeeperSecurity
     from sparklog.zk.client import ZkClient
 
-    zk = ZkClient(connect, session_timeout=_ZK_SESSION_S, on_session=queue.Queue[str]().put)
+    security, _ = ZooKeeperSecurity.divide({} if settings is None else load_properties(settings))
+    owned = replace(security, set_acl=security.set_acl or (security.tls and bool(security.key_store)))
+    zk = ZkClient(connect, session_timeout=_ZK_SESSION_S, on_session=queue.Queue[str]().put, security=owned)
     try:
         yield zk
     finally:

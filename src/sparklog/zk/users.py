@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 
-from sparklog.errors import ApiError, ErrorCode
-from sparklog.security.sasl.scram_credential import MIN_ITERATIONS, ScramCredential, ScramMechanism
+from sparklog.errors import ApiError, ConfigError, ErrorCode
+from sparklog.security.sasl.scram_credential import ScramCredential, ScramMechanism
 from sparklog.zk.client import ZkClient
 from sparklog.zk.entities import USERS, parts, user_entity
 
 
-def add_user(
-    zk: ZkClient,
-    user: str,
-    password: str,
-    mechanisms: Iterable[ScramMechanism] = tuple(ScramMechanism),
-    iterations: int = MIN_ITERATIONS,
-) -> None:
-    """Give a user, who may be new, a password for the mechanisms. What else the znode has stays.
+def set_password(zk: ZkClient, user: str, password: str, iterations: Mapping[ScramMechanism, int]) -> None:
+    """Give a user, who may be new, a password for these mechanisms. What else the znode has stays.
 
     Raises ConfigError for a name, a password or a number of iterations that cannot be.
     """
-    credentials = {each.title: ScramCredential.of_password(each, password, iterations).format() for each in mechanisms}
+    credentials = {
+        each.title: ScramCredential.of_password(each, password, number).format() for each, number in iterations.items()
+    }
     zk.change_entity_config(user_entity(user), credentials)
 
 
-def delete_user(zk: ZkClient, user: str, mechanisms: Iterable[ScramMechanism]) -> None:
-    """Take away a user's passwords. Raises ApiError (RESOURCE_NOT_FOUND) if it lacks one of them."""
+def delete_password(zk: ZkClient, user: str, mechanisms: Collection[ScramMechanism]) -> None:
+    """Take away a user's password for these mechanisms. Raises ApiError (RESOURCE_NOT_FOUND) if one is not there."""
     titles = {each.title for each in mechanisms}
 
     def change(stored: dict[str, str]) -> dict[str, str]:
@@ -37,19 +33,29 @@ def delete_user(zk: ZkClient, user: str, mechanisms: Iterable[ScramMechanism]) -
     zk.change_config(user_entity(user), change)
 
 
-def scram_users(zk: ZkClient) -> dict[str, dict[str, int]]:
-    """For each user with credentials its mechanisms, and of how many iterations each is.
+def iterations_of(zk: ZkClient, user: str) -> dict[str, int]:
+    """A user's mechanisms, and of how many iterations each is. Raises ConfigError for a malformed credential."""
+    return _iterations(user, zk.config(user_entity(user)))
 
-    Raises ConfigError for a credential that is malformed. A znode that is malformed is named in the log, and left out.
+
+def scram_users(zk: ZkClient) -> dict[str, dict[str, int]]:
+    """``iterations_of`` every user that has credentials.
+
+    Raises ConfigError as it does. A znode that is malformed is named in the log, and left out.
     """
     found = {}
     for entity, properties in zk.entity_configs(USERS).items():
         (_, user), *below = parts(entity)
-        own = {
-            each.title: ScramCredential.parse(properties[each.title]).iterations
-            for each in ScramMechanism
-            if properties and each.title in properties
-        }
-        if user is not None and not below and own:
+        if user is not None and not below and (own := _iterations(user, properties or {})):
             found[user] = own
+    return found
+
+
+def _iterations(user: str, properties: Mapping[str, str]) -> dict[str, int]:
+    found = {}
+    for title in (each.title for each in ScramMechanism if each.title in properties):
+        try:
+            found[title] = ScramCredential.parse(properties[title]).iterations
+        except ConfigError as error:
+            raise ConfigError(f"user {user!r}, {title}: {error}; delete it, and add it anew") from error
     return found

@@ -1,11 +1,15 @@
 """AlterUserScramCredentials: Kafka's codes for what is wrong, and no other setting of a user is touched."""
 
+import logging
+from types import SimpleNamespace
+
 import pytest
 from broker.users import FakeZk, asked
 
 from sparklog.broker.apis import alter_user_scram_credentials as api
 from sparklog.errors import ErrorCode
 from sparklog.protocol.messages import AlterUserScramCredentialsRequest as Request
+from sparklog.security.audit import AuditLog
 from sparklog.security.sasl.scram_credential import ScramCredential, ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism
@@ -48,6 +52,7 @@ def test_credentials_come_and_go_beside_a_users_other_settings():
         ([], [upsertion(iterations=4095)], "UNACCEPTABLE_CREDENTIAL"),
         ([], [upsertion(iterations=16385)], "UNACCEPTABLE_CREDENTIAL"),
         ([], [upsertion(), upsertion(mechanism=2, iterations=5)], "UNACCEPTABLE_CREDENTIAL"),
+        ([], [upsertion(salted=b"")], "UNACCEPTABLE_CREDENTIAL"),
         ([], [upsertion(mechanism=0)], "UNSUPPORTED_SASL_MECHANISM"),
         ([], [upsertion(mechanism=3)], "UNSUPPORTED_SASL_MECHANISM"),
         ([deletion(mechanism=0)], [], "UNSUPPORTED_SASL_MECHANISM"),
@@ -82,6 +87,18 @@ def test_the_controller_alone_changes_users():
         [],
     )
     assert zk.stored == {}
+
+
+def test_a_change_is_in_the_audit_log_and_a_refused_one_is_not(caplog):
+    caplog.set_level(logging.INFO, "sparklog.audit")
+    acls = SimpleNamespace(audit=AuditLog(lambda: 0.0))
+    zk = FakeZk({"users/alice": {"SCRAM-SHA-512": ONE}})
+    outcome(zk, [deletion(mechanism=2), deletion("nobody")], [upsertion()], acls=acls)
+    by = "by 'User:ANONYMOUS' from h by listener PLAINTEXT, api -"
+    assert [each.getMessage() for each in caplog.records] == [
+        f"removed: 'SCRAM-SHA-512 of User:alice' {by}",
+        f"set: 'SCRAM-SHA-256 of User:alice' {by}",
+    ]
 
 
 def test_nothing_asked_is_nothing_done():

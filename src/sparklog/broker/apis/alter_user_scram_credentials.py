@@ -81,8 +81,9 @@ async def _altered(
     with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
         await broker.settings.take_over(entity)
     if broker.acls is not None:
-        told = [f"{name} of user {user}" for name in settings]
-        broker.acls.audit.administered(request.caller, "altered", told)
+        for what, is_gone in (("removed", True), ("set", False)):
+            told = [f"{name} of User:{user}" for name, text in settings.items() if (text is None) == is_gone]
+            broker.acls.audit.administered(request.caller, what, told)
     return None
 
 
@@ -106,6 +107,8 @@ def _complaint(asked: _Asked) -> ApiError | None:
     try:
         if asked.upsertion is not None:
             check_iterations(asked.upsertion.iterations)
+            if not asked.upsertion.salted_password:
+                raise ConfigError("a salted password must not be empty")
     except ConfigError as error:
         return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error))
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper
+from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper, zookeeper_options
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 
 if TYPE_CHECKING:
@@ -40,10 +40,9 @@ def _about(command: Callable[..., None]) -> Callable[..., None]:
             click.option(f"--{kind.replace('_', '-')}", kind, multiple=True, metavar="NAME", help="May be repeated.")
             for kind in reversed(_KINDS)
         ),
-        click.option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Ask ZooKeeper itself: before the first start."),
     ):  # fmt: skip
         command = option(command)
-    return bootstrap_option(command)
+    return bootstrap_option(zookeeper_options(command))
 
 
 def _who(command: Callable[..., None]) -> Callable[..., None]:
@@ -228,11 +227,11 @@ class _ByBrokers:
 
 @contextmanager
 def _lists(options: dict[str, Any]) -> Iterator[Any]:
-    if not options["zookeeper"]:
+    if not options["zookeeper"] and not options["zookeeper_tls"]:
         with administered(options["bootstrap"]) as admin:
             yield _ByBrokers(admin)
         return
     from sparklog.zk.acls import AclStore
 
-    with in_zookeeper(options["zookeeper"]) as zk:
+    with in_zookeeper(options["zookeeper"], options["zookeeper_tls"]) as zk:
         yield _InZooKeeper(zk, AclStore(zk))

@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper
+from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper, zookeeper_options
 from sparklog.cli.display import confirm, output_option, show_json, show_table
+from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
     from sparklog.zk.client import ZkClient
 
 _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_SEEN = (
+    "a password on the command line is seen by everybody who lists processes: choose another one now; leave it out to"
+    " be asked for it, or give --password-file FILE (- for standard input)"
+)
+
+
+class _Where(NamedTuple):
+    """Where users are kept."""
+
+    bootstrap: str
+    zookeeper: str | None
+    zookeeper_tls: Path | None
 
 
 def _where(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say where users are kept."""
-    command = click.option(
-        "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Ask ZooKeeper itself: before the first start."
-    )(command)
-    return bootstrap_option(command)
+    return bootstrap_option(zookeeper_options(command))
 
 
 def _mechanisms(help_: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option(
         "--mechanism", "mechanisms", multiple=True, type=click.Choice(_MECHANISMS), help=f"{help_} May be repeated."
     )
+
+
+def _refuse(_: click.Context, __: click.Parameter, password: str | None) -> None:
+    if password is not None:
+        raise click.UsageError(_SEEN)
+
+
+def _password_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say where the password is."""
+    command = click.option("--password", hidden=True, expose_value=False, callback=_refuse)(command)
+    return click.option(
+        "--password-file",
+        type=click.File("rb"),
+        metavar="FILE",
+        help="Its first line is the password; - for standard input. Without it you are asked.",
+    )(command)
 
 
 @click.group()
@@ -41,6 +67,7 @@ def user() -> None:
     Examples:
       sparklog user add admin --zookeeper localhost:2181
       sparklog user add alice --password-file alice.password
+      sparklog user set-password alice
       sparklog user delete alice --yes
     """
 
@@ -48,14 +75,14 @@ def user() -> None:
 @user.command("list", short_help="Show the users that there are.")
 @_where
 @output_option
-def list_(bootstrap: str, zookeeper: str | None, *, as_json: bool) -> None:
+def list_(*, as_json: bool, **where: Any) -> None:
     """Show the users that there are, their mechanisms, and of how many iterations each is.
 
     \b
     Example:
       sparklog user list
     """
-    with _users(bootstrap, zookeeper) as users:
+    with _users(_Where(**where)) as users:
         found = users.all()
     rows = [(name, mechanism, number) for name, own in sorted(found.items()) for mechanism, number in own.items()]
     if as_json:
@@ -64,48 +91,62 @@ def list_(bootstrap: str, zookeeper: str | None, *, as_json: bool) -> None:
         show_table(["user", "mechanism", "iterations"], rows, right=["iterations"])
 
 
-@user.command(short_help="Add a user, or give it a new password.")
+@user.command(short_help="Add a user.")
 @click.argument("name")
-@_mechanisms("For this mechanism alone.")
+@_mechanisms("For this mechanism; both if none is said.")
 @click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True, help="Of the hash.")
-@click.option(
-    "--password-file",
-    type=click.File("rb"),
-    metavar="FILE",
-    help="Its first line is the password; - for standard input.",
-)
-@click.option("--password-env", metavar="NAME", help="The environment variable that has the password.")
+@_password_options
 @_where
-def add(
-    name: str,
-    mechanisms: tuple[str, ...],
-    iterations: int,
-    password_file: BinaryIO | None,
-    password_env: str | None,
-    bootstrap: str,
-    zookeeper: str | None,
-) -> None:
-    """Add a user, or give it a new password. Without a file or a variable you are asked for it.
-
-    There is no option for the password itself: whoever lists processes would see it.
+def add(name: str, mechanisms: tuple[str, ...], iterations: int, password_file: BinaryIO | None, **where: Any) -> None:
+    """Add a user, or a mechanism to one that there is. What a user has already is not changed.
 
     \b
     Examples:
       sparklog user add admin --zookeeper localhost:2181
       sparklog user add alice --mechanism SCRAM-SHA-512 --password-file alice.password
     """
-    password = _password(name, password_file, password_env)
-    with _users(bootstrap, zookeeper) as users:
-        users.add(name, password, mechanisms or _MECHANISMS, iterations)
-    click.echo(f"{name}: {', '.join(mechanisms or _MECHANISMS)}")
+    wanted = mechanisms or _MECHANISMS
+    with _users(_Where(**where)) as users:
+        if there := [each for each in wanted if each in users.of(name)]:
+            advice = f'"sparklog user set-password {name}" gives it another password'
+            raise ApiError(ErrorCode.DUPLICATE_RESOURCE, f"user {name!r} has {', '.join(there)} already; {advice}")
+        users.set_password(name, _password(name, password_file), dict.fromkeys(wanted, iterations))
+    click.echo(f"{name}: {', '.join(wanted)}")
+
+
+@user.command(short_help="Give a user another password.")
+@click.argument("name")
+@_mechanisms("For this mechanism; all that the user has if none is said.")
+@click.option("--iterations", type=click.IntRange(4096, 16384), help="Of the hash; as before if not said.")
+@_password_options
+@_where
+def set_password(
+    name: str, mechanisms: tuple[str, ...], iterations: int | None, password_file: BinaryIO | None, **where: Any
+) -> None:
+    """Give a user that there is another password. The next authentication needs it; connections stay.
+
+    \b
+    Example:
+      sparklog user set-password alice
+    """
+    with _users(_Where(**where)) as users:
+        found = users.of(name)
+        changed = {each: iterations or found[each] for each in mechanisms or found if each in found}
+        if not changed or any(each not in found for each in mechanisms):
+            advice = f'"sparklog user add {name}" adds it, "sparklog user list" shows who there is'
+            raise ApiError(
+                ErrorCode.RESOURCE_NOT_FOUND, f"user {name!r} has no password for {_said(mechanisms)}; {advice}"
+            )
+        users.set_password(name, _password(name, password_file), changed)
+    click.echo(f"{name}: {', '.join(changed)}")
 
 
 @user.command(short_help="Delete a user's password.")
 @click.argument("name")
-@_mechanisms("For this mechanism alone; all if none.")
+@_mechanisms("For this mechanism; all that the user has if none is said.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @_where
-def delete(name: str, mechanisms: tuple[str, ...], bootstrap: str, zookeeper: str | None, *, yes: bool) -> None:
+def delete(name: str, mechanisms: tuple[str, ...], *, yes: bool, **where: Any) -> None:
     """Delete a user's password. Connections that it has stay until they end, or must authenticate again.
 
     \b
@@ -113,23 +154,22 @@ def delete(name: str, mechanisms: tuple[str, ...], bootstrap: str, zookeeper: st
       sparklog user delete alice --yes
     """
     confirm(f"Delete the password of user {name}?", yes=yes)
-    with _users(bootstrap, zookeeper) as users:
-        gone = mechanisms or tuple(users.all().get(name, ())) or _MECHANISMS
+    with _users(_Where(**where)) as users:
+        gone = mechanisms or tuple(users.of(name)) or _MECHANISMS
         users.delete(name, gone)
     click.echo(f"{name}: no {', '.join(gone)} any more")
 
 
-def _password(name: str, file: BinaryIO | None, variable: str | None) -> str:
-    if file is not None and variable is not None:
-        raise click.UsageError("give --password-file or --password-env, not both")
-    if file is None and variable is None:
+def _said(mechanisms: tuple[str, ...]) -> str:
+    return ", ".join(mechanisms) or "SCRAM"
+
+
+def _password(name: str, file: BinaryIO | None) -> str:
+    """Raises UsageError for an empty one."""
+    if file is None:
         asked: str = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
         return asked
-    if variable is not None:
-        found = os.environ.get(variable, "")
-    else:
-        assert file is not None
-        found = _text(file.readline()).rstrip("\r\n")
+    found = _text(file.readline()).rstrip("\r\n")
     if not found:
         raise click.UsageError("the password is empty")
     return found
@@ -142,53 +182,75 @@ def _text(line: bytes) -> str:
         raise click.UsageError("the password is not UTF-8") from None
 
 
+class _Users(Protocol):
+    """The users, wherever they are kept; what they have is how many iterations each mechanism takes."""
+
+    def all(self) -> Mapping[str, Mapping[str, int]]: ...
+
+    def of(self, name: str) -> Mapping[str, int]: ...
+
+    def set_password(self, name: str, password: str, iterations: Mapping[str, int]) -> None: ...
+
+    def delete(self, name: str, mechanisms: tuple[str, ...]) -> None: ...
+
+
 class _InZooKeeper:
     """Users without a broker."""
 
     def __init__(self, zk: ZkClient) -> None:
-        from sparklog.zk.users import scram_users
-
-        self._zk = zk
-        self.all: Callable[[], dict[str, dict[str, int]]] = lambda: zk.lasting(scram_users, zk)
-
-    def add(self, name: str, password: str, mechanisms: tuple[str, ...], iterations: int) -> None:
         from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS
-        from sparklog.zk.users import add_user
+        from sparklog.zk import users
 
-        self._zk.lasting(
-            add_user, self._zk, name, password, [SCRAM_MECHANISMS[each] for each in mechanisms], iterations
-        )
+        self._zk, self._stored, self._mechanisms = zk, users, SCRAM_MECHANISMS
+
+    def all(self) -> Mapping[str, Mapping[str, int]]:
+        return self._zk.lasting(self._stored.scram_users, self._zk)
+
+    def of(self, name: str) -> Mapping[str, int]:
+        return self._zk.lasting(self._stored.iterations_of, self._zk, name)
+
+    def set_password(self, name: str, password: str, iterations: Mapping[str, int]) -> None:
+        numbers = {self._mechanisms[each]: number for each, number in iterations.items()}
+        self._zk.lasting(self._stored.set_password, self._zk, name, password, numbers)
 
     def delete(self, name: str, mechanisms: tuple[str, ...]) -> None:
-        from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS
-        from sparklog.zk.users import delete_user
-
-        self._zk.guarded(delete_user, self._zk, name, [SCRAM_MECHANISMS[each] for each in mechanisms])
+        self._zk.guarded(self._stored.delete_password, self._zk, name, [self._mechanisms[each] for each in mechanisms])
 
 
 class _ByBrokers:
     """Users of a running cluster."""
 
     def __init__(self, admin: Admin) -> None:
-        self._alter = admin.alter_user_scram_credentials
-        self.all: Callable[[], dict[str, dict[str, int]]] = admin.describe_user_scram_credentials
+        self._admin = admin
 
-    def add(self, name: str, password: str, mechanisms: tuple[str, ...], iterations: int) -> None:
+    def all(self) -> Mapping[str, Mapping[str, int]]:
+        return self._admin.describe_user_scram_credentials()
+
+    def of(self, name: str) -> Mapping[str, int]:
+        try:
+            return self._admin.describe_user_scram_credentials([name])[name]
+        except ApiError as error:
+            if error.code == ErrorCode.RESOURCE_NOT_FOUND:
+                return {}
+            raise
+
+    def set_password(self, name: str, password: str, iterations: Mapping[str, int]) -> None:
         from sparklog.client.admin.users import UserScramUpsertion
 
-        self._alter([UserScramUpsertion(name, each, password, iterations) for each in mechanisms])
+        changes = [UserScramUpsertion(name, each, password, number) for each, number in iterations.items()]
+        self._admin.alter_user_scram_credentials(changes)
 
     def delete(self, name: str, mechanisms: tuple[str, ...]) -> None:
         from sparklog.client.admin.users import UserScramDeletion
 
-        self._alter([UserScramDeletion(name, each) for each in mechanisms])
+        self._admin.alter_user_scram_credentials([UserScramDeletion(name, each) for each in mechanisms])
 
 
 @contextmanager
-def _users(bootstrap: str, zookeeper: str | None) -> Iterator[Any]:
-    if zookeeper:
-        with in_zookeeper(zookeeper) as zk:
+def _users(where: _Where) -> Iterator[_Users]:
+    if where.zookeeper or where.zookeeper_tls:
+        with in_zookeeper(where.zookeeper, where.zookeeper_tls) as zk:
             yield _InZooKeeper(zk)
         return
-    with administered(bootstrap) as admin:
+    with administered(where.bootstrap) as admin:
         yield _ByBrokers(admin)
