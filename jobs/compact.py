@@ -7,6 +7,7 @@ import sys
 from sparklog.client import Admin
 from sparklog.errors import SparklogError
 from sparklog.spark import session
+from sparklog.spark.batch.arguments import add_cluster, client_settings
 from sparklog.spark.batch.compact import CompactOptions, run
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.batch.unattended import run_rounds
@@ -14,7 +15,7 @@ from sparklog.spark.batch.unattended import run_rounds
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092", help="brokers, host:port,...")
+    add_cluster(parser)
     parser.add_argument(
         "--topic", action="append", default=[], help="clean it however little is dirty; may be repeated"
     )
@@ -28,7 +29,10 @@ def main() -> int:
     args = parser.parse_args()
     if args.once and args.every:
         parser.error("--once and --every exclude each other")
-    options = CompactOptions(args.bootstrap_server, tuple(args.topic), args.dry_run, args.parallelism)
+    client = client_settings(parser, args)
+    options = CompactOptions(
+        client["bootstrap.servers"], tuple(args.topic), args.dry_run, args.parallelism, client=client
+    )
     if not args.every:
         try:
             _check(options)
@@ -57,7 +61,7 @@ def _all_cores() -> str | None:
 
 def _check(options: CompactOptions) -> None:
     """See before Spark starts whether there are brokers and topics of these names. Raises SparklogError."""
-    with Admin(bootstrap_servers=options.bootstrap_servers) as admin:
+    with Admin(options.settings()) as admin:
         admin.describe_compaction(options.topics or None)
 
 

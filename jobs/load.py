@@ -5,6 +5,7 @@ import sys
 
 from sparklog.errors import SparklogError
 from sparklog.spark import session
+from sparklog.spark.batch.arguments import add_cluster, client_settings
 from sparklog.spark.batch.load import Loaded, LoadOptions, run
 from sparklog.spark.batch.sources import FORMATS, Source
 
@@ -28,7 +29,7 @@ def _line(topic: str, loaded: Loaded) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092", help="brokers, host:port,...")
+    add_cluster(parser)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--from", dest="path", required=True, help="a path or URI that Spark reads")
     parser.add_argument("--format", required=True, choices=FORMATS)
@@ -56,8 +57,15 @@ def main() -> int:
         dict(args.option),
         keep_order=args.keep_order,
     )
+    client = client_settings(parser, args)
     options = LoadOptions(
-        args.bootstrap_server, args.topic, source, args.name, via=args.via, compression=args.compression
+        client["bootstrap.servers"],
+        args.topic,
+        source,
+        args.name,
+        via=args.via,
+        compression=args.compression,
+        client=client,
     )
     spark = session("load", delta=args.format == "delta")
     try:

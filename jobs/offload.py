@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sparklog.errors import ConfigError, DataSourceError, SparklogError
 from sparklog.spark import session
+from sparklog.spark.batch.arguments import add_cluster, client_settings
 from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.lake.columns import DAY
@@ -135,14 +136,15 @@ def _text(path: Path) -> str:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", f"schema {path} cannot be read: {error}") from error
 
 
-def _options(args: argparse.Namespace) -> OffloadOptions:
+def _options(args: argparse.Namespace, client: dict[str, str]) -> OffloadOptions:
     return OffloadOptions(
-        args.bootstrap_server,
+        client["bootstrap.servers"],
         tuple(args.topic),
         _target(args),
         add_topics=args.add_topics,
         fail_on_data_loss=not args.accept_loss,
         group=args.group,
+        client=client,
     )
 
 
@@ -167,7 +169,7 @@ def _password(args: argparse.Namespace) -> str | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092", help="brokers, host:port,...")
+    add_cluster(parser)
     parser.add_argument("--topic", action="append", required=True, help="may be repeated")
     parser.add_argument("--table", help="a path or URI (with a slash in it), or a table of the catalog")
     parser.add_argument("--files", metavar="URI", help="files instead: a directory, or webhdfs://NAMENODE:9870/PATH")
@@ -192,7 +194,7 @@ def main() -> int:
     if [args.table, args.files, args.jdbc].count(None) != 2:
         parser.error("say where to: --table, --files or --jdbc")
     try:
-        options = _options(args)
+        options = _options(args, client_settings(parser, args))
     except SparklogError as error:
         parser.error(str(error))
     spark = session("offload", delta=args.jdbc is None, jars=[Path(each) for each in args.jdbc_jar])

@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import subprocess
+import uuid
 
 import pytest
 
@@ -12,6 +13,7 @@ from sparklog.local.jars import jar_set
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.hdfs import HdfsCluster
+from sparklog.testing.secured import ADMIN, SecuredBroker
 
 _numbers = itertools.count(1)
 
@@ -51,6 +53,14 @@ def cluster(tmp_path_factory):
     """One broker that tests share: do not break it, take a ClusterHarness of your own for that."""
     with ClusterHarness(tmp_path_factory.mktemp("cluster")) as harness:
         yield harness
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory, zookeeper):
+    """A broker that asks for TLS, passwords and rights, which tests share; its users are in ``secured.users``."""
+    users = {name: f"{name}-{uuid.uuid4().hex}" for name in (ADMIN, "spark", "stranger")}
+    with SecuredBroker(tmp_path_factory.mktemp("secured"), f"{zookeeper.connect_string}/secured", users) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

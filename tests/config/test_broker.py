@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config, topic_synonyms
+from sparklog.config.broker import BrokerConfig, parse_broker_config, topic_synonyms
 from sparklog.config.definition import definitions, describe, parse
 from sparklog.config.kafka_broker import divide
 from sparklog.config.listeners import Listeners, plain_listener
+from sparklog.config.properties import load_properties
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError
 from sparklog.structs import Endpoint
@@ -78,31 +79,6 @@ def test_a_description_parses_to_the_same_settings():
 def test_limits(setting):
     with pytest.raises(ConfigError, match=next(iter(setting))):
         parse_broker_config(setting)
-
-
-def test_a_properties_file(tmp_path):
-    path = tmp_path / "server.properties"
-    path.write_text("# a comment\n! another\n\n  broker.id = 7 \nzookeeper.connect=h:1/a=b\nempty=\nbroker.id=8\n")
-    assert load_properties(path) == {"broker.id": "8", "zookeeper.connect": "h:1/a=b", "empty": ""}
-
-
-def test_a_line_that_sets_nothing_is_named(tmp_path):
-    path = tmp_path / "server.properties"
-    path.write_text("broker.id=1\nbroker.id\n")
-    with pytest.raises(ConfigError, match=r"server\.properties line 2: 'broker\.id' is not key=value"):
-        load_properties(path)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"cannot read .*none\.properties: No such file"):
-        load_properties(tmp_path / "none.properties")
-
-
-def test_a_file_that_is_not_text_is_named(tmp_path):
-    path = tmp_path / "server.properties"
-    path.write_bytes(b"a=\xff\xfe")
-    with pytest.raises(ConfigError, match=r"server\.properties"):
-        load_properties(path)
 
 
 def test_assignors_go_by_their_names_or_by_kafkas_class_names():

@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from sparklog.client.cluster.config import ClientConfig
 from sparklog.takeover.findings import findings
 from sparklog.takeover.survey import survey
 from sparklog.testing.broker import BrokerHarness
@@ -31,7 +32,7 @@ def put(zk, path, value):
 
 
 def test_a_running_broker_tells_its_settings(cluster, zk):
-    found = asyncio.run(survey(zk))
+    found = asyncio.run(survey(zk, ClientConfig()))
     (broker,) = found.brokers
     assert broker.settings["inter.broker.protocol.version"] == "3.9"
     assert not broker.silence
@@ -55,7 +56,7 @@ def test_what_the_znodes_say_is_found(zk):
     )
     put(zk, "/brokers/topics/clicks/partitions/0/state", {"leader": -1, "isr": [1]})
     put(zk, "/brokers/topics/clicks/partitions/1/state", {"leader": 1, "isr": [1]})
-    found = asyncio.run(survey(zk))
+    found = asyncio.run(survey(zk, ClientConfig()))
     (topic,) = found.topics
     assert (topic.has_id, topic.is_moving, topic.single, topic.lagging, topic.leaderless) == (
         False,
@@ -71,6 +72,6 @@ def test_what_the_znodes_say_is_found(zk):
 def test_a_broker_that_does_not_answer_is_told_of(zk):
     znode = {"endpoints": ["SSL://a:1"], "listener_security_protocol_map": {"SSL": "SSL"}, "host": None, "port": -1}
     put(zk, znodes.broker_path(4), znode)
-    (broker,) = asyncio.run(survey(zk)).brokers
-    assert broker.silence
+    (broker,) = asyncio.run(survey(zk, ClientConfig())).brokers
+    assert broker.silence == "it has no listener of PLAINTEXT: --command-config FILE says how clients speak to it"
     assert broker.listeners == (("SSL", "SSL"),)

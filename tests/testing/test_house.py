@@ -6,7 +6,8 @@ from pathlib import Path
 
 from fix_programs import PACKAGES, not_run
 
-from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
+from sparklog.config.broker import BrokerConfig, parse_broker_config
+from sparklog.config.properties import load_properties
 from sparklog.local.jars import JAR_SETS
 
 HOUSE = Path(__file__).parents[2]

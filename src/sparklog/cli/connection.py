@@ -1,4 +1,4 @@
-"""The way from the command line to a cluster: ``--bootstrap``, and errors that say what to type."""
+"""The way from the command line to a cluster: ``--bootstrap``, ``--command-config``, errors that say what to type."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sparklog.config.command_config import DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+_SETTINGS = f"{__name__}.settings"
+"""Where click's context keeps a command's settings of the client."""
+_AWAY = 'is it running? "sparklog up" starts one here, --bootstrap HOST:PORT names another'
+_OPEN = "; for brokers that ask for TLS or SASL, --command-config FILE has the settings"
 _PATIENCE_MS = "10000"
 """How long a person waits while leaders move: less than a program would."""
 _SETUP_MS = "3000"
@@ -46,16 +50,44 @@ def advised(error: SparklogError) -> str:
 
 
 def bootstrap_option(command: F) -> F:
-    """Add ``--bootstrap`` to a command."""
+    """Add ``--bootstrap`` and ``--command-config`` to a command. It has the brokers as ``bootstrap``.
+
+    The file's settings are for the connections that ``connected`` and ``administered`` make for the command.
+    """
     return click.option(
-        "-b", "--bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True, envvar="SPARKLOG_BOOTSTRAP",
-        metavar="HOST:PORT,...", help="Brokers to ask first (or set SPARKLOG_BOOTSTRAP).",
+        "-b", "--bootstrap", envvar="SPARKLOG_BOOTSTRAP", metavar="HOST:PORT,...", callback=_take_bootstrap,
+        help=f"Brokers to ask first (or set SPARKLOG_BOOTSTRAP).  [default: {DEFAULT_BOOTSTRAP}]",
+    )(command_config_option(command))  # fmt: skip
+
+
+def command_config_option(command: F) -> F:
+    """Add ``--command-config`` alone; ``client_settings`` has what is in the file."""
+    return click.option(
+        "--command-config", type=click.Path(path_type=Path), envvar=ENVIRONMENT, metavar="FILE", is_eager=True,
+        expose_value=False, callback=_take_file,
+        help=f"Settings of the client: security.protocol, ssl.*, sasl.* (or set {ENVIRONMENT}).",
     )(command)  # fmt: skip
+
+
+def _take_file(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
+    ctx.meta[_SETTINGS] = command_settings(path, None)
+
+
+def _take_bootstrap(ctx: click.Context, _: click.Parameter, bootstrap: str | None) -> str:
+    """The brokers that were named, or those in the file: it is read before."""
+    return bootstrap or client_settings(ctx)["bootstrap.servers"]
+
+
+def client_settings(ctx: click.Context | None) -> dict[str, str]:
+    """What the file of a command has, by Kafka's names; nothing where there is no command."""
+    return {} if ctx is None else dict(ctx.meta.get(_SETTINGS, {}))
 
 
 @contextmanager
 def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
-    """A cluster to talk to; ``properties`` are Kafka's client settings with ``_`` for the dots.
+    """A cluster to talk to, as the running command's ``--command-config`` has it.
+
+    ``properties`` are Kafka's client settings with ``_`` for the dots; they count before those in the file.
 
     Fails at once when no broker answers, and adds to the errors of others what the user can do.
     """
@@ -63,9 +95,10 @@ def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
     from sparklog.client.cluster.metadata import ClusterMetadata
 
     settings = {
-        "bootstrap.servers": bootstrap,
         "default.api.timeout.ms": _PATIENCE_MS,
         "socket.connection.setup.timeout.ms": _SETUP_MS,
+        **client_settings(click.get_current_context(silent=True)),
+        "bootstrap.servers": bootstrap,
         **{name.replace("_", "."): value for name, value in properties.items()},
     }
     with ClusterMetadata(ClientConfig.from_properties(settings)) as cluster:
@@ -78,9 +111,7 @@ def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
                 " to do, which its log tells, or another program than a broker; --bootstrap HOST:PORT names another"
             ) from error
         except ConnectionFailed as error:
-            raise ConnectionFailed(
-                f'{error}; is it running? "sparklog up" starts one here, --bootstrap HOST:PORT names another'
-            ) from error
+            raise ConnectionFailed(f"{error}; {_AWAY}{'' if 'security.protocol' in settings else _OPEN}") from error
         except ApiError as error:
             raise ApiError(error.code, advised(error)) from error
 

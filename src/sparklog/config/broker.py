@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import Definition, above, any_of, at_least, between, definitions, one_of, parse, setting
@@ -710,23 +709,3 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     check_cleaner(config)
     _check_authorizer(config)
     return replace(config, topic_defaults=defaults, security=security, zookeeper_security=zookeeper_security)
-
-
-def load_properties(path: Path) -> dict[str, str]:
-    """A Java properties file of plain ``key=value`` lines. Raises ConfigError with the line that is not one."""
-    properties: dict[str, str] = {}
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        if not line or line[0] in "#!":
-            continue
-        name, separator, value = line.partition("=")
-        if not separator:
-            raise ConfigError(f"{path} line {number}: {line!r} is not key=value")
-        properties[name.strip()] = value.strip()
-    return properties

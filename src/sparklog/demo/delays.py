@@ -6,7 +6,8 @@ crash changes nothing. The watermark bounds the state: a flight that comes later
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from delta.tables import DeltaTable
@@ -32,6 +33,8 @@ class DelayOptions:
     window: str = "1 hour"
     watermark: str = "14 days"
     flights_per_batch: int | None = 200_000
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More settings of the client, such as ``security.protocol``."""
 
 
 class Report(NamedTuple):
@@ -83,6 +86,7 @@ def _flights(spark: SparkSession, options: DelayOptions) -> DataFrame:
     reader = (
         spark.readStream.format("sparklog")
         .schema("value binary")
+        .options(**{f"kafka.{name}": text for name, text in options.client.items()})
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("subscribe", options.topic)
         .option("startingOffsets", "earliest")

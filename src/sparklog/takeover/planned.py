@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from sparklog.config.broker import load_properties, parse_broker_config
+from sparklog.config.broker import parse_broker_config
+from sparklog.config.properties import load_properties
 from sparklog.config.protocol_version import ProtocolVersion, parse_protocol_version
 from sparklog.errors import ConfigError
 

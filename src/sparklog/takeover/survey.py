@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.clock import SystemClock
+from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import MalformedZnode, SparklogError
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
@@ -80,13 +83,13 @@ class Survey:
     is_reassigning: bool = False
 
 
-async def survey(zk: ZkClient) -> Survey:
-    """Raises CoordinationError where ZooKeeper does not answer."""
+async def survey(zk: ZkClient, client: ClientConfig) -> Survey:
+    """``client`` says how brokers are asked. Raises CoordinationError where ZooKeeper does not answer."""
     ids = sorted(int(name) for name in zk.names(znodes.BROKER_IDS) if name.isdecimal())
     controller = _json(zk, znodes.CONTROLLER)
     migration = _json(zk, "/migration")
     return Survey(
-        brokers=tuple([await _broker(zk, id_) for id_ in ids]),
+        brokers=tuple([await _broker(zk, id_, client) for id_ in ids]),
         topics=tuple(_topic(zk, name) for name in zk.names(znodes.BROKER_TOPICS)),
         has_controller=bool(controller),
         is_migrating=max(_epoch(controller, "kraftControllerEpoch"), _epoch(migration, "kraft_controller_epoch")) >= 0,
@@ -116,7 +119,7 @@ def _has_settings(zk: ZkClient, kind: str, name: str) -> bool:
     return bool(_json(zk, f"{znodes.CONFIG}/{kind}/{name}").get("config"))
 
 
-async def _broker(zk: ZkClient, broker_id: int) -> SurveyedBroker:
+async def _broker(zk: ZkClient, broker_id: int, client: ClientConfig) -> SurveyedBroker:
     path = znodes.broker_path(broker_id)
     value = _json(zk, path)
     protocols = value.get("listener_security_protocol_map") or {}
@@ -125,15 +128,23 @@ async def _broker(zk: ZkClient, broker_id: int) -> SurveyedBroker:
     try:
         found = znodes.decode_broker(broker_id, zk.data(path) or b"", -1)
     except MalformedZnode:
-        return SurveyedBroker(broker_id, listeners, silence="it says no PLAINTEXT address to ask it at")
+        return SurveyedBroker(broker_id, listeners, silence="it says no address to ask it at")
+    protocol = SecurityProtocol[client.security_protocol.upper()]
+    endpoint = next((each.endpoint for each in found.all_listeners if each.protocol is protocol), None)
+    if endpoint is None:
+        silence = f"it has no listener of {protocol.name}: --command-config FILE says how clients speak to it"
+        return SurveyedBroker(broker_id, listeners, silence=silence)
     try:
-        return await _ask(found.endpoint, broker_id, listeners)
+        return await _ask(endpoint, broker_id, listeners, client)
     except SparklogError as error:
         return SurveyedBroker(broker_id, listeners, silence=str(error))
 
 
-async def _ask(endpoint: Endpoint, broker_id: int, listeners: tuple[Listener, ...]) -> SurveyedBroker:
-    connection = await AsyncConnection.open(endpoint, timeout=_TIMEOUT_S)
+async def _ask(
+    endpoint: Endpoint, broker_id: int, listeners: tuple[Listener, ...], client: ClientConfig
+) -> SurveyedBroker:
+    security = client.connection_security(SystemClock())
+    connection = await AsyncConnection.open(endpoint, client_id=client.client_id, timeout=_TIMEOUT_S, security=security)
     try:
         versions = await connection.versions(timeout=_TIMEOUT_S)
         is_recent = all(map(versions.serves, (ApiKey.ALTER_PARTITION, ApiKey.LEADER_AND_ISR, ApiKey.FETCH)))

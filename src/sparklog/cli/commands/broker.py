@@ -14,7 +14,8 @@ from sparklog import not_compiled
 from sparklog.broker.server import Broker
 from sparklog.cli.garbage import ShortCollections
 from sparklog.cli.logs import begin_to_log
-from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
+from sparklog.config.broker import BrokerConfig, parse_broker_config
+from sparklog.config.properties import load_properties
 
 _logger = logging.getLogger(__name__)
 _SETTINGS = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from sparklog.cli.connection import client_settings, command_config_option
 from sparklog.cli.display import output_option, show_json, show_table
 
 _SESSION_TIMEOUT_S = 10.0
@@ -33,6 +34,7 @@ def takeover() -> None:
     help="A file with zookeeper.ssl.* settings, for a ZooKeeper that speaks TLS; as Kafka's tools take it.",
 )
 @output_option
+@command_config_option
 @click.pass_context
 def check(
     ctx: click.Context, zookeeper: str, configs: tuple[Path, ...], zookeeper_tls: Path | None, *, as_json: bool
@@ -44,7 +46,8 @@ def check(
     \b
     sparklog takeover check --zookeeper zk1:2181/kafka --config server.properties
     """
-    from sparklog.config.broker import load_properties
+    from sparklog.client.cluster.config import ClientConfig
+    from sparklog.config.properties import load_properties
     from sparklog.config.zookeeper_security import ZooKeeperSecurity
     from sparklog.takeover.findings import findings
     from sparklog.takeover.planned import read_planned
@@ -52,6 +55,7 @@ def check(
     from sparklog.zk.client import ZkClient
 
     security, _ = ZooKeeperSecurity.divide(load_properties(zookeeper_tls) if zookeeper_tls else {})
+    client = ClientConfig.from_properties(client_settings(ctx))
     zk = ZkClient(
         zookeeper,
         session_timeout=_SESSION_TIMEOUT_S,
@@ -60,7 +64,7 @@ def check(
         security=security,
     )
     try:
-        found = findings(zk.guarded(lambda: asyncio.run(survey(zk))), map(read_planned, configs))
+        found = findings(zk.guarded(lambda: asyncio.run(survey(zk, client))), map(read_planned, configs))
     finally:
         zk.close()
     if as_json:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import DEFAULT_BOOTSTRAP
 from sparklog.cli.interruption import interruptible
+from sparklog.config.command_config import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
     from sparklog.local.cluster import LocalCluster

@@ -213,6 +213,15 @@ class ClientConfig:
         protocol = SecurityProtocol[self.security_protocol.upper()]
         return connection_security(protocol, self.security.get(_SASL_MECHANISM, ""), self.security, clock)
 
+    def reaching(self) -> dict[str, str]:
+        """The settings by which the cluster is reached, and of the others none; passwords are among them."""
+        return {
+            **self.security,
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "security.protocol": self.security_protocol,
+        }
+
     @property
     def bootstrap(self) -> tuple[Endpoint, ...]:
         """Where to ask first."""

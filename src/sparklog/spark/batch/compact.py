@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from secrets import token_bytes
@@ -90,6 +90,11 @@ class CompactOptions:
     """The memory that the map of one task may take: 24 bytes a key, 32 where records are compared by version."""
     grant_ms: int = 60_000
     """So long a log is kept for a job of which nothing is heard."""
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More settings of the client, such as ``security.protocol``."""
+
+    def settings(self) -> dict[str, str]:
+        return {**self.client, "bootstrap.servers": self.bootstrap_servers}
 
 
 @dataclass
@@ -137,7 +142,7 @@ def run(spark: SparkSession, options: CompactOptions) -> Report:
 
 def run_on(runner: Callable[[str | None], Runner], options: CompactOptions) -> Report:
     """Compact once, with what runs tasks for the cluster of an id; ``parallelism`` is not 0. Raises as ``run``."""
-    config = ClientConfig.from_properties({"bootstrap.servers": options.bootstrap_servers})
+    config = ClientConfig.from_properties(options.settings())
     with Admin(config) as admin, ClusterMetadata(config) as cluster:
         found = admin.describe_compaction(options.topics or None)
         due = _due(found, by_name=bool(options.topics))

@@ -79,8 +79,8 @@ class LoadOptions:
     """Of the batches; None for the topic's own, or none where that is the producer's."""
     timeout_ms: int = 900_000
     """How long the transaction may take, after which the cluster takes it back (``transaction.max.timeout.ms``)."""
-    client: Mapping[str, str] = field(default_factory=dict)
-    """More settings of the client."""
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More settings of the client, such as ``security.protocol``."""
 
     def settings(self) -> dict[str, str]:
         return {**self.client, "bootstrap.servers": self.bootstrap_servers}
@@ -111,7 +111,7 @@ class _Place(NamedTuple):
 class _Job:
     """What a task has to know; it is sent to the workers."""
 
-    settings: dict[str, str]
+    settings: dict[str, str] = field(repr=False)
     topic: str
     topic_id: UUID
     transaction: PreparedTransaction

@@ -63,8 +63,10 @@ class OffloadOptions:
     """A task reads about so much of the log, at most."""
     commit_bytes: int = 8192 * _MB
     """A commit takes in about so much of the log, at most."""
-    read_options: Mapping[str, str] = field(default_factory=dict)
+    read_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """More options of the source, such as ``directRead`` and what begins with ``kafka.``."""
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More settings of the client, such as ``security.protocol``."""
 
     def __post_init__(self) -> None:
         if not self.topics:
@@ -74,6 +76,7 @@ class OffloadOptions:
         """How the log is read. Raises DataSourceError."""
         return ReadOptions.for_batch(
             {
+                **{f"kafka.{name}": text for name, text in self.client.items()},
                 **self.read_options,
                 "kafka.bootstrap.servers": self.bootstrap_servers,
                 "kafka.isolation.level": "read_committed",

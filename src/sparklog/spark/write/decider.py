@@ -240,8 +240,7 @@ class Decider:
     def _begin(self) -> None:
         self._close_producer()
         settings = {
-            "bootstrap.servers": self._config.bootstrap_servers,
-            "client.id": self._config.client_id,
+            **self._config.reaching(),
             "request.timeout.ms": self._config.request_timeout_ms,
             "retry.backoff.ms": _QUICK_RETRY_MS,
             "transaction.timeout.ms": _DECIDING_MS,

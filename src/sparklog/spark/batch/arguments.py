@@ -1,0 +1,30 @@
+"""The arguments of all jobs that say which cluster a job works on."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from sparklog.config.command_config import DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
+from sparklog.errors import ConfigError
+
+
+def add_cluster(parser: ArgumentParser, name: str = "--bootstrap-server") -> None:
+    """``name``: of the argument for the brokers."""
+    parser.add_argument(
+        name, dest="bootstrap", metavar="HOST:PORT,...", help=f"brokers to ask first (default: {DEFAULT_BOOTSTRAP})"
+    )
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help=f"settings of the client: security.protocol, ssl.*, sasl.* (default: the file that {ENVIRONMENT} names)",
+    )
+
+
+def client_settings(parser: ArgumentParser, args: Namespace) -> dict[str, str]:
+    """By Kafka's names, ``bootstrap.servers`` among them. Ends the program where the file cannot be read."""
+    try:
+        return command_settings(args.command_config, args.bootstrap)
+    except ConfigError as error:
+        parser.error(str(error))

@@ -1,0 +1,80 @@
+"""Every command reaches a cluster in the same way, and a cluster that asks for TLS and passwords too."""
+
+import json
+
+import pytest
+
+from sparklog.local.ports import free_port
+from sparklog.testing.secured import ADMIN
+
+COMMANDS = (
+    "topic list",
+    "topic describe commanded",
+    "topic alter commanded --config retention.ms=86400000",
+    "consume commanded",
+    "group list",
+    "cluster describe",
+    "config describe --broker 0",
+    "acl list",
+    "quota list",
+    "compact status",
+    "backup run commanded --dest {directory}/backup",
+    "restore {directory}/backup --topic commanded --to restored",
+    "erase commanded --keys {directory}/keys --yes --report {directory}/report",
+    "txn list",
+    "writes list",
+    "log dirs",
+    "topic delete restored --yes",
+)
+
+
+@pytest.fixture
+def reached(secured, run, monkeypatch):
+    """``run``, with the administrator's settings in the environment."""
+    monkeypatch.setenv("SPARKLOG_COMMAND_CONFIG", str(secured.client_file(ADMIN)))
+    return run
+
+
+@pytest.mark.integration
+def test_every_command_reaches_a_secured_cluster(reached, tmp_path):
+    (tmp_path / "keys").write_text("forgotten\n")
+    assert reached("topic", "create", "commanded").err == ""
+    assert reached("produce", "commanded", stdin=b"hello\n").status == 0
+    for command in COMMANDS:
+        done = reached(*command.format(directory=tmp_path).split())
+        assert done.status == 0, (command, done)
+        assert "hello" in done.out or command != "consume commanded"
+
+
+@pytest.mark.integration
+def test_the_cluster_is_surveyed_by_the_listener_that_the_file_is_for(secured, reached):
+    done = reached("takeover", "check", "--zookeeper", secured.spec.zookeeper, "--output", "json")
+    assert "could not be asked" not in done.out
+    assert json.loads(done.out)
+
+
+@pytest.mark.integration
+def test_brokers_that_are_named_count_before_those_in_the_file(secured, reached):
+    free = free_port()
+    done = reached("topic", "list", "--bootstrap", f"127.0.0.1:{free}")
+    assert done.status == 1
+    assert f"127.0.0.1:{free}" in done.err
+    assert secured.address not in done.err
+
+
+@pytest.mark.integration
+def test_a_command_without_the_file_is_told_of_it(secured, run):
+    done = run("topic", "list", "--bootstrap", secured.address)
+    assert done.status == 1
+    assert "--command-config FILE" in done.err
+
+
+@pytest.mark.integration
+def test_a_password_that_is_wrong_is_not_shown(secured, run, tmp_path):
+    settings = tmp_path / "client.properties"
+    told = secured.client(ADMIN, "a-wrong-guess")
+    settings.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+    done = run("topic", "list", "--command-config", settings)
+    assert done.status == 1
+    assert "invalid credentials" in done.err
+    assert "a-wrong-guess" not in done.err

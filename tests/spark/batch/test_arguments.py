@@ -1,0 +1,29 @@
+"""The jobs are told of their cluster as the commands are."""
+
+from argparse import ArgumentParser
+
+import pytest
+
+from sparklog.spark.batch.arguments import add_cluster, client_settings
+
+
+@pytest.fixture
+def parsed():
+    parser = ArgumentParser()
+    add_cluster(parser)
+    return lambda *arguments: client_settings(parser, parser.parse_args(list(map(str, arguments))))
+
+
+def test_the_file_and_the_brokers(parsed, tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("security.protocol=SSL\n")
+    settings = parsed("--command-config", path, "--bootstrap-server", "host:1")
+    assert settings == {"security.protocol": "SSL", "bootstrap.servers": "host:1"}
+    assert parsed() == {"bootstrap.servers": "127.0.0.1:9092"}
+
+
+def test_a_file_that_is_not_there_is_a_misuse(parsed, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parsed("--command-config", tmp_path / "none")
+    assert ended.value.code == 2
+    assert "error: cannot read" in capsys.readouterr().err
