@@ -59,6 +59,7 @@ from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode,
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.log.directories.clean_stop import unbroken_since
 from sparklog.log.directories.manager import LogManager
+from sparklog.log.directories.privacy import require_private
 from sparklog.log.loader import Knowledge
 from sparklog.net.limits import Limits, by_address
 from sparklog.net.peers import Peers
@@ -209,6 +210,8 @@ class Broker:
             defaults=Knowledge(producer_expiration_ms=self._settings.layers.in_force.producer_id_expiration_ms),
         )
         self._steps[_Step.LOGS] = self._logs.close
+        if config.authorizer_class_name:
+            require_private(map(Path, config.log_dirs))
         self._logs.own(cluster_id, config.broker_id)
         self._logs.unbroken_since = unbroken_since([Path(each) for each in config.log_dirs])
         await self._load_logs()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.log.directories.privacy import UMASK, complaint
+from sparklog.errors import ConfigError
+from sparklog.log.directories.privacy import UMASK, complaint, require_private
 from sparklog.log.files import make_directory
 
 
@@ -63,3 +64,10 @@ def test_what_is_made_with_the_umask_is_private(place):
     finally:
         os.umask(before)
     assert complaint(place / "new" / "logs") is None
+
+
+def test_every_directory_that_others_reach_is_named_and_one_that_is_lost_is_none_of_them(place):
+    path = _made(place, 0o755)
+    require_private([place / "lost"])
+    with pytest.raises(ConfigError, match=f"chmod o= {path}"):
+        require_private([place / "lost", path])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 from pathlib import Path
@@ -16,6 +17,7 @@ from sparklog.cli.garbage import ShortCollections
 from sparklog.cli.logs import begin_to_log
 from sparklog.config.broker import BrokerConfig, parse_broker_config
 from sparklog.config.properties import load_properties
+from sparklog.log.directories.privacy import UMASK
 
 _logger = logging.getLogger(__name__)
 _SETTINGS = {
@@ -77,7 +79,10 @@ def broker(
     if not_compiled is not None:
         _logger.info("the hot path is not compiled (%s): requests take twice the processor time", not_compiled)
     _allow_many_files()
-    asyncio.run(_serve(parse_broker_config(properties)))
+    parsed = parse_broker_config(properties)
+    if parsed.authorizer_class_name:
+        os.umask(os.umask(UMASK) | UMASK)
+    asyncio.run(_serve(parsed))
 
 
 def _allow_many_files() -> None:

@@ -7,12 +7,22 @@ directories are made with ``UMASK``; a directory that was there is looked at bef
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+
+from sparklog.errors import ConfigError
 
 UMASK = 0o027
 _GROUP_WRITES = 0o020
 _OTHERS = 0o007
 _OTHERS_PASS = 0o001
+
+
+def require_private(directories: Iterable[Path]) -> None:
+    """Raises ConfigError for those that others can reach, with what to type for each."""
+    said = [found for each in directories if each.is_dir() and (found := complaint(each)) is not None]
+    if said:
+        raise ConfigError("; ".join(said))
 
 
 def complaint(path: Path) -> str | None:
