@@ -18,9 +18,10 @@ from sparklog.client.admin.admin import (
     ResourceType,
 )
 from sparklog.config.broker import ACL_AUTHORIZER
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 from sparklog.zk.acls import AclStore
@@ -125,3 +126,17 @@ def test_without_an_authorizer_there_are_no_lists(admin):
         with pytest.raises(ApiError) as refused:
             attempt()
         assert refused.value.code is ErrorCode.SECURITY_DISABLED
+
+
+def test_what_a_broker_keeps_is_not_for_other_users(guarded):
+    kept = list(guarded.broker(0).spec.data_dir.rglob("*"))
+    assert kept
+    assert {each for each in kept if each.stat().st_mode & 0o027} == set()
+
+
+def test_a_log_directory_that_others_may_write_is_not_served(tmp_path, zookeeper):
+    (tmp_path / "broker-0").mkdir()
+    (tmp_path / "broker-0").chmod(0o770)
+    broker = BrokerHarness(tmp_path, f"{zookeeper.connect_string}/open-directory", settings=SETTINGS)
+    with pytest.raises(ConnectionFailed, match=r"type: chmod g-w,o= .*broker-0"):
+        broker.start()
