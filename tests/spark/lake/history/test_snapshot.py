@@ -1,5 +1,6 @@
 """A version of a table as it is read without a JVM, beside what Delta itself says of it."""
 
+import os
 import pickle
 from contextlib import closing
 from datetime import UTC, datetime
@@ -53,8 +54,21 @@ class TestByHand:
         snapshot = Snapshot.open(str(log.path), 1)
         assert (snapshot.version, snapshot.end(progress()), snapshot.is_pinned) == (1, 5, True)
         assert snapshot.newest().version == 2
-        with pytest.raises(DataSourceError, match=r"SPARKLOG_NO_TABLE.*as of 7"):
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_NO_TABLE.*has no version 7: the newest is 2"):
             Snapshot.open(str(log.path), 7)
+
+    def test_a_time_before_the_first_version(self, tmp_path):
+        """``deltalake`` would take the first version for it."""
+        log = DeltaLog(tmp_path / "table")
+        log.append(rows(range(5)), ends={0: 5})
+        for number, second in ((0, 10.0), (1, 20.0)):
+            os.utime(tmp_path / "table" / "_delta_log" / f"{number:020d}.json", (second, second + 0.0015))
+        for second, version in ((10.002, 0), (19.0, 0), (20.001, 1), (10**9, 1)):
+            assert Snapshot.open(str(log.path), datetime.fromtimestamp(second, UTC)).version == version
+        with pytest.raises(
+            DataSourceError, match=r"no version as of 1970-01-01T00:00:09\+00:00: the first that is left"
+        ):
+            Snapshot.open(str(log.path), datetime.fromtimestamp(9, UTC))
 
     def test_the_newest_version_of_a_relative_path_is_of_the_same_table_in_any_directory(self, tmp_path, monkeypatch):
         for name, count in (("driver", 3), ("worker", 7)):

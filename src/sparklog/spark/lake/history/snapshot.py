@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import unquote
@@ -43,6 +44,8 @@ _ATTEMPTS = 4
 _COMMITS_LOOKED_AT = 100
 _CUT = 32
 """Characters of a text that Delta's writers keep in statistics. They add one to a greatest end that they cut."""
+_OWN_TIMES = "delta.enableInCommitTimestamps"
+"""Of a table whose commits have their times in them; of others the times of their files count."""
 _COLUMN_MAPPING = "delta.columnMapping.mode"
 
 
@@ -121,7 +124,7 @@ class Snapshot:
 
         handle = DeltaTable(Path(location).as_uri() if location.startswith("/") else location)
         if as_of is not None:
-            handle.load_as_version(as_of)
+            _go_back(name, location, handle, as_of)
         schema = StructType.fromJson(json.loads(handle.schema().to_json()))
         _check(name, schema, handle)
         columns, files = frozenset(schema.names), _files(handle)
@@ -187,6 +190,33 @@ def _delta_error() -> type[Exception]:
         raise ConfigError(f"the option 'history' needs the package deltalake; type: {install_line('spark')}") from error
     found: type[Exception] = DeltaError
     return found
+
+
+def _go_back(name: str, location: str, handle: Any, as_of: AsOf) -> None:
+    """Raises DataSourceError for a version that is not there yet, and for a time before the first one that is left.
+
+    Of such a time ``deltalake`` takes the first version, which nobody has seen then.
+    """
+    newest = int(handle.version())
+    if isinstance(as_of, int) and as_of > newest:
+        raise DataSourceError("SPARKLOG_NO_TABLE", f"table {name} has no version {as_of}: the newest is {newest}")
+    handle.load_as_version(as_of)
+    if isinstance(as_of, int) or handle.metadata().configuration.get(_OWN_TIMES) == "true":
+        return
+    first = _committed(location, int(handle.version()))
+    if first is not None and first > as_of:
+        raise DataSourceError(
+            "SPARKLOG_NO_TABLE",
+            f"table {name} has no version as of {as_of.isoformat()}: the first that is left, {handle.version()}, was"
+            f" committed at {first.isoformat()}",
+        )
+
+
+def _committed(location: str, version: int) -> datetime | None:
+    """When a version was committed, to the millisecond; None where its file is gone, and a checkpoint has it."""
+    filesystem, root = opened(location)
+    modified = filesystem.get_file_info(f"{root.rstrip('/')}/_delta_log/{version:020d}.json").mtime
+    return None if modified is None else modified.replace(microsecond=modified.microsecond // 1000 * 1000)
 
 
 def _check(name: str, schema: StructType, handle: Any) -> None:
