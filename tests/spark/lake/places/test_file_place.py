@@ -16,6 +16,7 @@ from sparklog.record.records import iter_batches
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
 from sparklog.spark.lake.destination import Overtaken
+from sparklog.spark.lake.places import file_tasks
 from sparklog.spark.lake.places.file_manifest import FileManifests, read_manifest
 from sparklog.spark.lake.places.file_place import FilesDestination, FilesTarget
 from sparklog.storage.place import open_place
@@ -184,6 +185,30 @@ def test_what_does_not_suit_is_refused(spark, in_this_process, uri, tmp_path, op
     (tmp_path / "files" / "_manifests" / f"{1:020d}.json").unlink()
     with pytest.raises(DataSourceError, match="its checksum is another one"):
         run(spark, options(name))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "segments"])
+def test_a_task_that_fails_in_its_second_range_leaves_no_file_of_its_first(
+    spark, in_this_process, cluster, uri, options, make, send, monkeypatch, kind
+):
+    name = make(2)
+    send(name, 10)
+    read = {each: getattr(file_tasks, each) for each in ("read_ranges", "fetch_everything")}
+
+    def of_one_partition(which):
+        def act(*given):
+            tp = given[1] if which == "fetch_everything" else given[2][0].tp
+            if tp.partition == 1:
+                raise OSError("the disk is away")
+            return read[which](*given)
+
+        return act
+
+    for each in read:
+        monkeypatch.setattr(file_tasks, each, of_one_partition(each))
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_TABLE_NOT_WRITTEN.*the disk is away"):
+        run(spark, options(name, format=kind))
+    assert [path for path in Path(uri).rglob("*") if path.suffix in (".parquet", ".log", ".part")] == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ that far, and says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -16,7 +16,13 @@ from sparklog.errors import DataSourceError, StorageError
 from sparklog.spark.lake.destination import Destination, Overtaken, Target, Task, TaskIntake, refuse
 from sparklog.spark.lake.files import check_compression
 from sparklog.spark.lake.places.file_manifest import DIRECTORY, FileManifest, FileManifests, Position
-from sparklog.spark.lake.places.file_tasks import FileRanges, FilesWritten, WriteParquet, WriteSegments
+from sparklog.spark.lake.places.file_tasks import (
+    FileRanges,
+    FilesWritten,
+    WriteParquet,
+    WriteSegments,
+    remove_files,
+)
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
@@ -107,10 +113,7 @@ class FilesDestination(Destination[FilesWritten]):
             )
 
     def remove(self, outcomes: Iterable[FilesWritten]) -> None:
-        for each in outcomes:
-            for file in each.files:
-                with suppress(OSError):  # what no manifest names is nothing
-                    self._storage.remove(file.path)
+        remove_files(self._storage, (file for each in outcomes for file in each.files))
 
 
 class FilesIntake(TaskIntake[FilesWritten]):

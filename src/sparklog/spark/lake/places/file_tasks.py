@@ -6,7 +6,7 @@ Every attempt draws names of its own, so attempts disturb nobody. A file is whol
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from io import RawIOBase
@@ -59,6 +59,24 @@ class FilesWritten(NamedTuple):
         return len(self.files)
 
 
+def remove_files(place: Place, files: Iterable[DataFile]) -> None:
+    """Remove files that no manifest names, as far as that can be done: what stays is nothing."""
+    for each in files:
+        with suppress(OSError):
+            place.remove(each.path)
+
+
+@contextmanager
+def _all_or_none(place: Place) -> Iterator[list[DataFile]]:
+    """The whole files of an attempt, which go where the attempt fails: nobody is told of them."""
+    files: list[DataFile] = []
+    try:
+        yield files
+    except BaseException:
+        remove_files(place, files)
+        raise
+
+
 @dataclass(frozen=True, slots=True)
 class FileRanges:
     """Ranges of a log that are to be written into files of a place."""
@@ -79,7 +97,9 @@ class WriteParquet:
     def run(self) -> FilesWritten:
         """Raises DataSourceError, ApiError for what cannot be read; OSError, ArrowException where the place refuses."""
         place, timestamps = open_place(self.work.uri), Timestamps()
-        files = [file for each in self.work.ranges for file in self._files(place, each, timestamps)]
+        with _all_or_none(place) as files:
+            for each in self.work.ranges:
+                files.extend(self._files(place, each, timestamps))
         return FilesWritten(files, timestamps)
 
     def _files(self, place: Place, wanted: OffsetRange, timestamps: Timestamps) -> Iterator[DataFile]:
@@ -188,13 +208,12 @@ class WriteSegments:
         """Raises DataSourceError for what cannot be read, OSError where the place refuses."""
         place, timestamps, directory = open_place(self.work.uri), Timestamps(), f"segments/{uuid4().hex}"
         data_loss = DataLossReporter(fail=self.work.read.fail_on_data_loss)
-        files: list[DataFile] = []
-        with translated(), ClusterMetadata(self.work.read.client) as cluster:
+        with translated(), ClusterMetadata(self.work.read.client) as cluster, _all_or_none(place) as files:
             copier = _Copier(cluster, place, directory, self.work.file_bytes, timestamps)
             begun: set[TopicPartition] = set()
             for each in self.work.ranges:
                 is_first = each.tp in self.first and each.tp not in begun
-                files += (_data_file(each, file) for file in copier.copied(each, data_loss, is_first=is_first))
+                files.extend(_data_file(each, file) for file in copier.copied(each, data_loss, is_first=is_first))
                 begun.add(each.tp)
         return FilesWritten(files, timestamps)
 
