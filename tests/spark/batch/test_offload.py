@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -226,8 +227,22 @@ class TestRefusals:
         send(name, 0, 4)
         place = tmp_path / "table"
         spark.range(3).write.parquet(str(place))
-        with pytest.raises(DataSourceError, match="cannot be made"):
+        with pytest.raises(DataSourceError, match="cannot be made") as refused:
             run(spark, options(name))
+        assert "metastore" not in str(refused.value)
+
+    def test_a_table_that_the_catalog_has_forgotten(self, spark, options, make, send):
+        """As a catalog without a metastore leaves it to the next session."""
+        name = make()
+        send(name, 0, 4)
+        warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
+        run(spark, options(name, table="forgotten"))
+        shutil.copytree(warehouse / "forgotten", warehouse / "kept")
+        spark.sql("drop table forgotten")
+        (warehouse / "kept").rename(warehouse / "forgotten")
+        with pytest.raises(DataSourceError, match=r"cannot be made.*without a metastore.*by its path"):
+            run(spark, options(name, table="forgotten"))
+        shutil.rmtree(warehouse / "forgotten")
 
     def test_records_that_are_gone(self, spark, options, make, send, admin, table):
         name = make(1)
@@ -235,7 +250,7 @@ class TestRefusals:
         run(spark, options(name))
         send(name, 10, 10, partitions=1)
         admin.delete_records({TopicPartition(name, 0): 15})
-        with pytest.raises(DataSourceError, match="up to offset 10, and begins at 15 now"):
+        with pytest.raises(DataSourceError, match=r"up to offset 10, and begins at 15 now.*--accept-loss"):
             run(spark, options(name))
         run(spark, options(name, fail_on_data_loss=False))
         assert [row[5] for row in in_table(spark, table)] == [*range(10), *range(15, 20)]

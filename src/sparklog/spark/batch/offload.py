@@ -284,8 +284,8 @@ class Offload:
         if ids and added and not self._options.add_topics:
             refuse(
                 place,
-                f"it has topic {', '.join(sorted(ids))}, not {', '.join(sorted(added))}; say that topics are added, or"
-                " name another place",
+                f"it has topic {', '.join(sorted(ids))}, not {', '.join(sorted(added))}; say that topics are added"
+                " (--add-topics), or name another place",
             )
 
     # One commit

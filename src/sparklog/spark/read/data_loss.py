@@ -17,7 +17,7 @@ from sparklog.spark.read.offsets import OffsetRange
 from sparklog.structs import TopicPartition
 
 _log = logging.getLogger(__name__)
-_ADVICE = "set the option failOnDataLoss to false to read on with what there is"
+_ADVICE = "to read on with what there is, set the option failOnDataLoss to false (an offload: --accept-loss)"
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _LOSS_CODES = (*_UNKNOWN, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REQUEST_TIMED_OUT)
 

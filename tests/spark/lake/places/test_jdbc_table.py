@@ -201,7 +201,7 @@ def test_of_two_first_jobs_with_other_topics_one_wins(spark, server, table, opti
     with pytest.raises(Overtaken):
         run(spark, options(one))
     assert {row[3] for row in in_table(server, table)} == {two}
-    with pytest.raises(DataSourceError, match="say that topics are added"):
+    with pytest.raises(DataSourceError, match=r"say that topics are added \(--add-topics\)"):
         run(spark, options(one))
     run(spark, options(one, add_topics=True))
     assert len(in_table(server, table)) == 8

@@ -82,7 +82,8 @@ class TableMaintenance:
                 "SPARKLOG_INVALID_OPTION",
                 f"a vacuum of {_told(self._wanted.vacuum_s or 0.0)} would remove files of table {self._table.name} that"
                 f" others may be writing or reading: it keeps them {_told(limit_s)}"
-                " (delta.deletedFileRetentionDuration). Take as much, or say that it is meant",
+                " (delta.deletedFileRetentionDuration). Take as much, or say that it is meant"
+                " (--unsafe-vacuum)",
             )
 
     def after(self, written: Iterable[WrittenFile]) -> None:

@@ -106,8 +106,17 @@ class DeltaTable:
             table.partitionedBy(*partition_by).execute()
         except Exception as error:
             raise DataSourceError(
-                "SPARKLOG_NO_TABLE", f"table {self.name} cannot be made: {first_line(error)}"
+                "SPARKLOG_NO_TABLE", f"table {self.name} cannot be made: {first_line(error)}{self._advice()}"
             ) from error
+
+    def _advice(self) -> str:
+        """For a table of the catalog that cannot be made: most often the catalog has forgotten that it was."""
+        if self._path is not None:
+            return ""
+        return (
+            " A catalog without a metastore forgets its tables with the session: name the table by its path, which"
+            " has a slash in it"
+        )
 
     @property
     def exists(self) -> bool:
@@ -119,8 +128,12 @@ class DeltaTable:
         """Begin a commit on the table as it is now. Raises DataSourceError for a table that does not suit."""
         commit = Commit(self._spark, self._delta, self._log.startTransaction(), self.name, self._columns)
         if self._is_upserted != (commit.table.properties.get(UPSERT_PROPERTY) == "true"):
-            kind = "was not made for upserts" if self._is_upserted else "has the last record of each key: upsert to it"
-            _refuse(self.name, f"it {kind} (TBLPROPERTIES ('{UPSERT_PROPERTY}' = 'true'))")
+            kind = (
+                "was not made for upserts: name another table, or make it"
+                if self._is_upserted
+                else "has the last record of each key: upsert to it (--upsert), or name another table; it was made"
+            )
+            _refuse(self.name, f"it {kind} with TBLPROPERTIES ('{UPSERT_PROPERTY}' = 'true')")
         return commit
 
     @property

@@ -150,5 +150,6 @@ def _refuse_keyless(batch: pa.RecordBatch) -> None:
     raise DataSourceError(
         "SPARKLOG_RECORD_WITHOUT_KEY",
         f"the record of partition {_partition_of(batch)} at offset {offset} has no key, so no row can be its: upsert a"
-        " topic whose records have keys, or say that such records are left out",
+        " topic whose records have keys, or have such records left out"
+        " (--skip-keyless)",
     )

@@ -104,7 +104,8 @@ class UpsertTableIntake(TableIntake[Upserted]):
                 refuse(
                     self._place,
                     f"topic {topic.tp.topic} has {count} partitions now, and had {known[topic]}: a key that has moved"
-                    " to another would have a row for each. Offload it to a new table, or accept the partitions",
+                    " to another would have a row for each. Offload it to a new table, or accept the"
+                    " partitions (--accept-partitions)",
                 )
         self._commit.note_partition_counts(counts)
         super().expect(partitions)
