@@ -35,7 +35,7 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--schema", type=Path, help="a file: Spark's DDL or JSON for json, an .avsc for avro")
     group.add_argument("--writer-schema", action="append", default=[], metavar="ID=FILE", help="of avro with ids")
     group.add_argument("--key-format", choices=KEY_FORMATS, default="binary")
-    group.add_argument("--with", dest="extra", default="", help="more columns: value,headers,timestampType")
+    group.add_argument("--with", default="", help="more columns: value,headers,timestampType")
     group.add_argument("--into", help="one column for all fields, a struct")
     group.add_argument("--evolve", action="store_true", help="add fields that the table does not have")
     group.add_argument("--dead-letters", help="the table for records that do not decode; else they stop the job")
@@ -66,11 +66,32 @@ def _add_database(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--jdbc-driver", metavar="CLASS", help="of the JDBC driver; known for PostgreSQL")
 
 
+_NEEDED = {
+    "upsert": ("skip_keyless", "accept_partitions"),
+    "value_format": ("schema", "writer_schema", "key_format", "with", "into", "evolve", "dead_letters"),
+    "vacuum": ("unsafe_vacuum",),
+    "table": ("upsert", "value_format", "partition_by", "merge_files", "vacuum"),
+    "files": ("format",),
+    "jdbc": ("jdbc_table", "jdbc_user", "jdbc_password_file", "jdbc_password_env", "jdbc_jar", "jdbc_driver"),
+}
+"""Each option, and those that mean something only with it."""
+
+
+def _refuse_without_effect(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """End with a message about an option that would do nothing, for its user means something by it."""
+    for needed, others in _NEEDED.items():
+        given = [each for each in others if vars(args)[each] != parser.get_default(each)]
+        if given and vars(args)[needed] == parser.get_default(needed):
+            parser.error(f"{_flag(given[0])} does nothing without {_flag(needed)}")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _upsert_table(args: argparse.Namespace) -> UpsertTable:
-    if args.table is None or args.partition_by is not None or args.value_format is not None:
-        raise DataSourceError(
-            "SPARKLOG_INVALID_OPTION", "--upsert needs --table, and takes neither --partition-by nor --value-format"
-        )
+    if args.partition_by is not None or args.value_format is not None:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--upsert takes neither --partition-by nor --value-format")
     return UpsertTable(
         args.table,
         args.compression,
@@ -88,28 +109,21 @@ def _target(args: argparse.Namespace) -> Target:
     """Raises DataSourceError for what does not go together, and for a file that cannot be read."""
     if args.upsert:
         return _upsert_table(args)
-    if args.skip_keyless or args.accept_partitions:
-        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--skip-keyless and --accept-partitions are for --upsert")
     partition_by = tuple(filter(None, (DAY if args.partition_by is None else args.partition_by).split(",")))
     maintenance = _maintenance(args)
     if args.value_format is None:
-        alone = (args.schema, args.writer_schema, args.extra, args.into, args.evolve, args.dead_letters)
-        if any(alone) or args.key_format != "binary":
-            raise DataSourceError("SPARKLOG_INVALID_OPTION", "values are decoded with --value-format and --schema only")
-        if args.table is None and (args.merge_files or args.vacuum):
-            raise DataSourceError("SPARKLOG_INVALID_OPTION", "--merge-files and --vacuum are of a --table")
         if args.files is not None:
             return FilesTarget(args.files, args.format, args.compression)
         if args.jdbc is not None:
             return _jdbc_table(args)
         return RawTable(args.table, partition_by, args.compression, maintenance=maintenance)
-    if args.schema is None or args.table is None:
-        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--value-format needs --table, and --schema FILE")
+    if args.schema is None:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--value-format needs --schema FILE")
     return DecodedTable(
         args.table,
         ValueFormat(args.value_format, _text(args.schema), _writers(args.writer_schema)),
         args.key_format,
-        tuple(filter(None, args.extra.split(","))),
+        tuple(filter(None, vars(args)["with"].split(","))),
         args.into,
         args.evolve,
         args.dead_letters,
@@ -193,6 +207,7 @@ def main() -> int:
         parser.error("--once, --every and --freshness exclude each other")
     if [args.table, args.files, args.jdbc].count(None) != 2:
         parser.error("say where to: --table, --files or --jdbc")
+    _refuse_without_effect(parser, args)
     try:
         options = _options(args, client_settings(parser, args))
     except SparklogError as error:

@@ -58,6 +58,28 @@ def test_the_jobs_own_options_are_shown_and_their_misuse_is_told(run):
     assert misused.err.endswith("sparklog offload: error: --once, --every and --freshness exclude each other\n")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--table b/c --upsert --schema s --dead-letters d", "--schema does nothing without --value-format"),
+        ("--table b/c --skip-keyless", "--skip-keyless does nothing without --upsert"),
+        ("--table b/c --with value", "--with does nothing without --value-format"),
+        ("--table b/c --format segments", "--format does nothing without --files"),
+        ("--table b/c --unsafe-vacuum", "--unsafe-vacuum does nothing without --vacuum"),
+        ("--table b/c --jdbc-user u", "--jdbc-user does nothing without --jdbc"),
+        ("--files d --partition-by day", "--partition-by does nothing without --table"),
+        ("--files d --upsert", "--upsert does nothing without --table"),
+        ("--jdbc jdbc:x --value-format json --schema s", "--value-format does nothing without --table"),
+        ("--table b/c --upsert --partition-by day", "--upsert takes neither --partition-by nor --value-format"),
+        ("--table b/c --value-format json", "--value-format needs --schema FILE"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(run, options, said):
+    refused = run("offload", "--topic", "a", *options.split())
+    assert refused.status == 2
+    assert said in refused.err
+
+
 @pytest.mark.usefixtures("without_spark")
 def test_where_spark_is_not_installed_it_says_what_to_type(run):
     done = run("offload", "--topic", "a", "--table", "b")
