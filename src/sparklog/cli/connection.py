@@ -142,7 +142,7 @@ def in_zookeeper(connect: str | None, settings: Path | None = None) -> Iterator[
     """
     if not connect:
         raise click.UsageError("--zk-tls-config-file says how to speak to a ZooKeeper: say to which by --zookeeper")
-    from sparklog.config.broker import load_properties
+    from sparklog.config.properties import load_properties
     from sparklog.config.zookeeper_security import ZooKeeperSecurity
     from sparklog.zk.client import ZkClient
 
