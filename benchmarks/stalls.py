@@ -439,6 +439,29 @@ def _alter_one_config() -> Case:
     return _request(ApiKey.ALTER_CONFIGS, message, 1)
 
 
+def _alter_one_user() -> Case:
+    """Who is named too often to be changed."""
+    upsertion = messages.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+        name="nobody", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"salted"
+    )
+    message = messages.AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion] * MANY)
+    return _request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, message, 0)
+
+
+def _alter_users() -> Case:
+    deletion = messages.AlterUserScramCredentialsRequest.ScramCredentialDeletion
+    deletions = [deletion(name=f"nobody-{n}", mechanism=9) for n in range(MANY)]
+    message = messages.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[])
+    return _request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, message, 0)
+
+
+def _describe_users() -> Case:
+    """Each is named twice."""
+    user = messages.DescribeUserScramCredentialsRequest.UserName
+    message = messages.DescribeUserScramCredentialsRequest(users=[user(name=f"nobody-{n // 2}") for n in range(MANY)])
+    return _request(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, message, 0)
+
+
 def _bomb(cluster: Cluster) -> None:
     """Zeros that are a few KB on the wire and tens of MB for the topic's codec."""
     builder = RecordBatchBuilder(CompressionType.ZSTD)
@@ -660,6 +683,9 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield f"AlterReplicaLogDirs, {MANY} partitions", _alter_replica_log_dirs()
     yield f"AlterConfigs, {MANY} resources", _alter_configs()
     yield f"AlterConfigs, {MANY} settings of a topic", _alter_one_config()
+    yield f"AlterUserScramCredentials, {MANY} of a user", _alter_one_user()
+    yield f"AlterUserScramCredentials, {MANY} users", _alter_users()
+    yield f"DescribeUserScramCredentials, {MANY} names", _describe_users()
     yield "Produce, a bomb into compression.type=gzip", _bomb
     yield "ListOffsets by time of a bomb", _list_offsets_of_a_bomb
     yield "Fetch, 100 MB that the page cache does not hold", _cold_fetch

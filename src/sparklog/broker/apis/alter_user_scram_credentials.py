@@ -6,10 +6,9 @@ All that is asked for one user is done together, or none of it; users are indepe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from itertools import chain
 
 from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -22,41 +21,32 @@ from sparklog.zk.entities import user_entity
 
 API = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 VERSIONS = range(0, 1)
+_KNOWN = frozenset(ScramMechanism)
+_Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 _Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+_Change = _Deletion | _Upsertion
 _Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
-
-
-class _Asked(NamedTuple):
-    """One credential of a user; without an upsertion it is to be deleted."""
-
-    mechanism: int
-    upsertion: _Upsertion | None
 
 
 async def handle(
     broker: BrokerContext, request: ApiRequest[AlterUserScramCredentialsRequest]
 ) -> AlterUserScramCredentialsResponse:
-    asked = _by_user(request.message)
-    outcomes = dict[str, ApiError | None]()
+    asked = await _by_user(broker, request.message)
     try:
         if not broker.controller.is_active:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         check(broker, request, Operation.ALTER)
-        async for user, changes in broker.turns.paced(asked.items()):
-            outcomes[user] = await _altered(broker, request, user, changes)
+        results = [await _altered(broker, request, *each) async for each in broker.turns.paced(asked.items())]
     except ApiError as error:
-        outcomes = dict.fromkeys(sorted(asked), error)
-    return AlterUserScramCredentialsResponse(
-        throttle_time_ms=0, results=[_result(user, error) for user, error in outcomes.items()]
-    )
+        results = [_result(each, error) async for each in broker.turns.paced(sorted(asked))]
+    return AlterUserScramCredentialsResponse(throttle_time_ms=0, results=results)
 
 
-def _by_user(message: AlterUserScramCredentialsRequest) -> dict[str, list[_Asked]]:
-    asked = dict[str, list[_Asked]]()
-    for deletion in message.deletions:
-        asked.setdefault(deletion.name, []).append(_Asked(deletion.mechanism, None))
-    for upsertion in message.upsertions:
-        asked.setdefault(upsertion.name, []).append(_Asked(upsertion.mechanism, upsertion))
+async def _by_user(broker: BrokerContext, message: AlterUserScramCredentialsRequest) -> dict[str, list[_Change]]:
+    """What is asked for each user, deletions first."""
+    asked = dict[str, list[_Change]]()
+    async for each in broker.turns.paced(chain[_Change](message.deletions, message.upsertions)):
+        asked.setdefault(each.name, []).append(each)
     return asked
 
 
@@ -64,11 +54,11 @@ async def _altered(
     broker: BrokerContext,
     request: ApiRequest[AlterUserScramCredentialsRequest],
     user: str,
-    asked: list[_Asked],
-) -> ApiError | None:
-    """Change one user's credentials; why not, where they stay as they are."""
+    asked: list[_Change],
+) -> _Result:
+    """Change one user's credentials, all or none."""
     try:
-        entity, settings = _checked(user, asked)
+        entity, settings = await _checked(broker, user, asked)
 
         def change(stored: dict[str, str]) -> dict[str, str]:
             if any(text is None and name not in stored for name, text in settings.items()):
@@ -77,52 +67,51 @@ async def _altered(
 
         await broker.run_zk(broker.zk.change_config, entity, change)
     except ApiError as error:
-        return error
-    with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
-        await broker.settings.take_over(entity)
+        return _result(user, error)
     if broker.acls is not None:
         for what, is_gone in (("removed", True), ("set", False)):
             told = [f"{name} of User:{user}" for name, text in settings.items() if (text is None) == is_gone]
             broker.acls.audit.administered(request.caller, what, told)
-    return None
+    with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
+        await broker.settings.take_over(entity)
+    return _Result(user=user, error_code=ErrorCode.NONE, error_message=None)
 
 
-def _checked(user: str, asked: list[_Asked]) -> tuple[str, Mapping[str, str | None]]:
+async def _checked(broker: BrokerContext, user: str, asked: list[_Change]) -> tuple[str, Mapping[str, str | None]]:
     """The user's entity, and its settings with the credentials asked for. Raises ApiError with the last complaint."""
     try:
         entity = user_entity(user)
     except ConfigError as error:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)) from error
-    complaints = [complaint for each in asked if (complaint := _complaint(each))]
+    complaints = [each async for each in broker.turns.paced(map(_complaint, asked)) if each is not None]
     if complaints:
         raise complaints[-1]
-    if max(Counter(each.mechanism for each in asked).values()) > 1:
+    if len({each.mechanism for each in asked}) < len(asked):
         raise ApiError(ErrorCode.DUPLICATE_RESOURCE, f"a credential of user {user!r} stands in the request twice")
     return entity, {ScramMechanism(each.mechanism).title: _text(each) for each in asked}
 
 
-def _complaint(asked: _Asked) -> ApiError | None:
-    if asked.mechanism not in tuple(ScramMechanism):
+def _complaint(asked: _Change) -> ApiError | None:
+    if asked.mechanism not in _KNOWN:
         return ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {asked.mechanism}")
+    if isinstance(asked, _Deletion):
+        return None
     try:
-        if asked.upsertion is not None:
-            check_iterations(asked.upsertion.iterations)
-            if not asked.upsertion.salted_password:
-                raise ConfigError("a salted password must not be empty")
+        check_iterations(asked.iterations)
     except ConfigError as error:
         return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error))
+    if not asked.salted_password:
+        return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a salted password must not be empty")
     return None
 
 
-def _text(asked: _Asked) -> str | None:
-    wanted = asked.upsertion
-    if wanted is None:
+def _text(asked: _Change) -> str | None:
+    """The credential as it is stored; None to take it away."""
+    if isinstance(asked, _Deletion):
         return None
-    salted, salt = bytes(wanted.salted_password), bytes(wanted.salt)
-    return ScramCredential.of_salted(ScramMechanism(asked.mechanism), salted, salt, wanted.iterations).format()
+    salted, salt = bytes(asked.salted_password), bytes(asked.salt)
+    return ScramCredential.of_salted(ScramMechanism(asked.mechanism), salted, salt, asked.iterations).format()
 
 
-def _result(user: str, error: ApiError | None) -> _Result:
-    if error is None:
-        return _Result(user=user, error_code=ErrorCode.NONE, error_message=None)
+def _result(user: str, error: ApiError) -> _Result:
     return _Result(user=user, error_code=error.code, error_message=error.reason)
