@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import SCHEMAS, encode
@@ -37,6 +38,8 @@ class Case(NamedTuple):
     allowed: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     """What of the broker may be touched before it has asked."""
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """By which the caller has come."""
 
 
 def body_of(api: ApiKey, version: int, fields: dict[str, Any]) -> memoryview:
@@ -791,6 +794,60 @@ USERS = [
 ]
 """Of the users that authenticate by SCRAM."""
 
+_FOR_BOB = {"owner_principal_type": "User", "owner_principal_name": "bob", "renewers": [], "max_lifetime_ms": -1}
+_BY_SASL, _BY_TLS = SecurityProtocol.SASL_SSL, SecurityProtocol.SSL
+_NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+_CREATE, _DESCRIBE = ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN
+_RENEWAL, _END = {"hmac": b"h", "renew_period_ms": -1}, {"hmac": b"h", "expiry_time_period_ms": -1}
+
+TOKENS = [
+    Case(
+        "CreateDelegationToken",
+        _CREATE,
+        3,
+        _FOR_BOB,
+        ["CREATE_TOKENS user User:bob"],
+        {ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED},
+        protocol=_BY_SASL,
+    ),
+    Case("CreateDelegationToken-plainly", _CREATE, 3, _FOR_BOB, [], {_NOT_ALLOWED}),
+    Case("CreateDelegationToken-of-nobody", _CREATE, 3, _FOR_BOB, [], {_NOT_ALLOWED}, protocol=_BY_TLS),
+    Case("RenewDelegationToken-plainly", ApiKey.RENEW_DELEGATION_TOKEN, 2, _RENEWAL, [], {_NOT_ALLOWED}),
+    Case(
+        "RenewDelegationToken",
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        2,
+        _RENEWAL,
+        [],
+        {ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH},
+        parts=("tokens",),
+        protocol=_BY_SASL,
+    ),
+    Case("ExpireDelegationToken-plainly", ApiKey.EXPIRE_DELEGATION_TOKEN, 2, _END, [], {_NOT_ALLOWED}),
+    Case(
+        "ExpireDelegationToken",
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        2,
+        _END,
+        [],
+        {ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH},
+        parts=("tokens",),
+        protocol=_BY_SASL,
+    ),
+    Case("DescribeDelegationToken-plainly", _DESCRIBE, 3, {"owners": None}, [], {_NOT_ALLOWED}),
+    Case(
+        "DescribeDelegationToken",
+        _DESCRIBE,
+        3,
+        {"owners": None},
+        ["(DESCRIBE delegation token a)", "(DESCRIBE_TOKENS user User:alice)"],
+        set(),
+        parts=("tokens",),
+        protocol=_BY_SASL,
+    ),
+]
+"""Of delegation tokens. There is one, ``a``, which is ``User:alice``'s."""
+
 _ADOPTION = {"topic": "t", "topic_id": KNOWN_ID, "tag": "tag", "bases": [0], "timeout_ms": 1000}
 
 OWN = [
@@ -919,5 +976,6 @@ CASES = [
     *LISTS,
     *QUOTAS,
     *USERS,
+    *TOKENS,
     *OWN,
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from broker.requests_of_strangers import BETWEEN_BROKERS, CASES, KNOWN_ID, body_of
 from broker.test_metadata_cache import tell, update
+from broker.token_store import NOW_MS, OF_ALICE
 from log.samples import on_the_source
 
 from sparklog.broker.authorization import (
@@ -38,6 +39,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Encoded, decode_response
 from sparklog.security.access import AllowEverything, Operation, Resource, ResourceType
 from sparklog.security.caller import Caller
+from sparklog.security.delegation.token import TokenRules
 from sparklog.structs import TopicPartition
 from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.clock import ManualClock
@@ -87,8 +89,19 @@ def parts_of_broker():
         "leases": SimpleNamespace(end=lambda ended, holder: None),
         "cleaning_grants": SimpleNamespace(topic_of=lambda token: "t", renew=lambda tokens, duration_s: []),
         "cleaner": Cleaner(),
+        "tokens": Tokens(),
         "loop": asyncio.get_running_loop(),
     }
+
+
+class Tokens:
+    """One, of which somebody else shows the HMAC."""
+
+    all = (OF_ALICE,)
+    rules = TokenRules(7000, 1000)
+
+    async def change(self, shown, by, rule, period_ms):
+        return OF_ALICE, rule(OF_ALICE, by, period_ms, NOW_MS)
 
 
 class Groups:
@@ -122,8 +135,9 @@ class Cleaner:
         return []
 
 
-async def answered(handler, broker, version, message):
-    given: Any = handler.handle(broker, ApiRequest(handler.api, version, "c", Caller("h"), message))
+async def answered(handler, broker, version, message, protocol):
+    caller = Caller("h", protocol=protocol)
+    given: Any = handler.handle(broker, ApiRequest(handler.api, version, "c", caller, message))
     given = finish(given) if inspect.isgenerator(given) else given
     given = given.answer if isinstance(given, Ordered) else given
     given = await given if inspect.isawaitable(given) else given
@@ -149,7 +163,7 @@ def ask(case):
         known = parts_of_broker()
         broker = Broker(authorizer, **{name: known[name] for name in case.parts})
         message = handler.decode(body_of(case.api, case.version, case.fields), case.version)
-        answer = await answered(handler, broker, case.version, message)
+        answer = await answered(handler, broker, case.version, message, case.protocol)
         return authorizer.questions, answer.to_dict()
 
     return asyncio.run(scenario())
@@ -196,7 +210,8 @@ def test_the_page_says_what_is_asked(case):
         operation, kind, *_ = question.strip("()").replace("transactional id", "transactional_id").split(" ")
         assert re.search(rf"`{operation}` {kind.replace('_', ' ')}", row), f"{question} is not in: {row}"
     for code in case.codes:
-        assert code.name.removesuffix("AUTHORIZATION_FAILED") in row or code.name.startswith(("UNKNOWN", "INVALID"))
+        is_told = code.name.startswith(("UNKNOWN", "INVALID")) or code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        assert is_told or code.name.removesuffix("AUTHORIZATION_FAILED") in row
 
 
 def request():

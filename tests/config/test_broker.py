@@ -147,6 +147,16 @@ def test_the_old_defaults_of_quotas_are_taken_with_a_warning(caplog, name, key):
     assert record.message.startswith(f"{name} is deprecated: set {key} of the default client id instead")
 
 
+def test_the_old_name_of_the_tokens_key_is_taken_with_a_warning_and_the_key_is_not_shown(caplog):
+    old, new = "delegation.token.master.key", "delegation.token.secret.key"
+    config = parse_broker_config({old: "s3cret"})
+    assert config.delegation_token_secret_key == "s3cret"
+    assert "s3cret" not in repr(config)
+    (record,) = caplog.records
+    assert record.message == f"{old} is deprecated: write {new}"
+    assert parse_broker_config({old: "old", new: "new"}).delegation_token_secret_key == "new"
+
+
 def test_so_is_the_file_with_what_it_has_in_comments(tmp_path):
     path = tmp_path / "server.properties"
     path.write_text(STOCK + COMMENTED_OUT)

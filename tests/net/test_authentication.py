@@ -21,7 +21,8 @@ NOW_MS = 1_700_000_000_000
 class Word:
     """A mechanism of two steps: ``NAME`` and, after ``and?``, the word."""
 
-    def __init__(self, ends_ms=None):
+    def __init__(self, ends_ms=None, token_id=None):
+        self.token_id = token_id
         self.name = None
         self.authenticated = None
         self.ends_ms = ends_ms
@@ -32,7 +33,7 @@ class Word:
             return b"and?"
         if token != b"sesame":
             raise AuthenticationFailed("not the word")
-        self.authenticated = Authenticated(Principal("User", self.name), self.ends_ms)
+        self.authenticated = Authenticated(Principal("User", self.name), self.ends_ms, self.token_id)
         return b"welcome"
 
 
@@ -44,8 +45,8 @@ class Peer:
         self.told = []
         self.warned = []
         self.caller = Caller("10.0.0.1", "CLIENTS", connection=self)
-        self.ends_ms = None
-        begin = {"WORD": lambda: Word(self.ends_ms), "OTHER": Word}
+        self.ends_ms = self.token_id = None
+        begin = {"WORD": lambda: Word(self.ends_ms, self.token_id), "OTHER": Word}
         self.gate = SaslGate(SaslTerms(begin, self.clock, self.warned.append, failure_delay_s=0, **terms), self.caller)
         self._client = ClientConnection("c")
 
@@ -217,6 +218,29 @@ def test_credentials_that_have_expired_are_none():
         assert (await peer.pass_gate()).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
     run(test)
+
+
+def test_a_token_that_is_ended_ends_the_sessions_that_came_by_it():
+    standing = {"t"}
+
+    async def test(peer):
+        peer.token_id = "t"
+        await peer.pass_gate()
+        assert peer.caller.token_id == "t"
+        assert not peer.gate.takes(opening(ApiKey.METADATA))
+        standing.clear()
+        with pytest.raises(RemoteProtocolError, match="token has ended"):
+            peer.gate.takes(opening(ApiKey.METADATA))
+
+    run(test, token_stands=standing.__contains__)
+
+
+def test_sessions_that_came_otherwise_ask_for_no_token():
+    async def test(peer):
+        await peer.pass_gate()
+        assert not peer.gate.takes(opening(ApiKey.METADATA))
+
+    run(test, token_stands=lambda _: False)
 
 
 @pytest.mark.parametrize(("mechanism", "name"), [("OTHER", b"alice"), ("WORD", b"bob")])

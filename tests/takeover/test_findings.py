@@ -41,7 +41,6 @@ def test_a_cluster_that_can_be_taken_over_has_no_findings():
         replace(SOUND, has_controller=False),
         replace(SOUND, is_migrating=True),
         replace(SOUND, features=("metadata.version",)),
-        replace(SOUND, tokens=1),
         replace(SOUND, is_reassigning=True),
         broker(silence="it does not answer"),
         broker(is_recent=False),
@@ -72,6 +71,7 @@ def test_what_stops_a_takeover_is_found_and_has_a_remedy(survey):
     [
         replace(SOUND, quotas=2),
         replace(SOUND, acls=1),
+        replace(SOUND, tokens=1),
         broker(listeners=(Listener("PLAINTEXT", "PLAINTEXT"), Listener("SSL", "SSL"))),
         topic(single=(0, 1)),
         broker(by_default=frozenset({"inter.broker.protocol.version"})),
@@ -114,5 +114,5 @@ def test_a_cluster_of_ours_alone_need_not_say_its_version():
 
 
 def test_what_stops_comes_first():
-    both = replace(topic(single=(0,)), tokens=1)
+    both = replace(topic(single=(0,)), is_reassigning=True)
     assert [each.stops for each in findings(both)] == [True, False]

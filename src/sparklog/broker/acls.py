@@ -19,7 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from sparklog.broker.following import Following
+from sparklog.broker.following import Following, unseen
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import MalformedZnode
@@ -113,11 +113,7 @@ class Acls:
     async def _fresh(self, type_: PatternType) -> list[int] | None:
         """The changes that were not taken over yet; None where it is not certain that these are all."""
         numbers = await self._run_zk(self._store.changes, type_, self._following.on_change)
-        last = self._last_seen[type_]
-        fresh = [number for number in numbers if number > last]
-        begins_anew = bool(numbers) and not fresh and numbers[-1] < last
-        is_whole = not fresh or (fresh[0] == last + 1 and len(fresh) == fresh[-1] - last)
-        return None if begins_anew or not is_whole or self._store.session_id != self._session_id else fresh
+        return unseen(numbers, self._last_seen[type_]) if self._store.session_id == self._session_id else None
 
     async def _changed(self, type_: PatternType, number: int) -> ResourcePattern | None:
         """Which list changed; None where that cannot be told any more."""

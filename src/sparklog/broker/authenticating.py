@@ -4,7 +4,7 @@
 for itself on one. Kafka enables GSSAPI where nothing is said, which there is not here: so a listener must name its own.
 
 The credentials of SCRAM are users' settings in ZooKeeper. They are kept in memory, where an authentication finds them;
-a credential that cannot be read lets nobody in.
+a credential that cannot be read lets nobody in. Delegation tokens are found in memory too, where the broker has any.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from sparklog.broker.tokens import DelegationTokens
 from sparklog.clock import Clock
 from sparklog.config.listeners import Listener
 from sparklog.errors import ConfigError
@@ -19,7 +20,7 @@ from sparklog.net.authentication import SaslGate, SaslTerms
 from sparklog.security.caller import Caller, Gate
 from sparklog.security.mechanisms import MECHANISMS, ServerMechanism, server_mechanism, settings_of, whole_number
 from sparklog.security.principal_builder import PrincipalBuilder
-from sparklog.security.sasl.scram import ScramSource
+from sparklog.security.sasl.scram import ScramSource, TokenOwner
 from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS, ScramCredential
 from sparklog.zk.entities import USERS, parts
 
@@ -60,8 +61,10 @@ class Gates:
 
     def __init__(self, builder: PrincipalBuilder, clock: Clock, warn: Callable[[str], None]) -> None:
         self.credentials = ScramCredentials()
+        self.tokens: DelegationTokens | None = None
+        """None until they are read, and where there are none."""
         self._builder = builder
-        self._scram = ScramSource(self.credentials.find)
+        self._scram = ScramSource(self.credentials.find, self._find_token)
         self._clock = clock
         self._warn = warn
         self._mechanisms: list[ServerMechanism] = []
@@ -82,6 +85,7 @@ class Gates:
             max_reauth_ms=whole_number(settings, _MAX_REAUTH, 0),
             failure_delay_s=whole_number(settings, _FAILURE_DELAY, 100) / 1000,
             builder=self._builder,
+            token_stands=self._token_stands,
         )
         return lambda caller: SaslGate(terms, caller)
 
@@ -92,6 +96,12 @@ class Gates:
             raise ConfigError(f"listener {listener.name}: {error}") from error
         self._mechanisms.append(mechanism)
         return mechanism
+
+    def _find_token(self, mechanism: str, token_id: str) -> TokenOwner | None:
+        return None if self.tokens is None else self.tokens.find(mechanism, token_id)
+
+    def _token_stands(self, token_id: str) -> bool:
+        return self.tokens is not None and self.tokens.stands(token_id)
 
     def close(self) -> None:
         """End what runs for the mechanisms."""

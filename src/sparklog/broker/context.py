@@ -19,6 +19,7 @@ from sparklog.broker.preparation import Preparation
 from sparklog.broker.replication.fetchers import Fetchers
 from sparklog.broker.replication.isr_changes import IsrChanges
 from sparklog.broker.settings import Settings
+from sparklog.broker.tokens import DelegationTokens
 from sparklog.broker.topics import TopicMaker
 from sparklog.broker.txn.coordinators import TransactionCoordinators
 from sparklog.broker.txn.entry import TransactionEntry
@@ -124,6 +125,8 @@ class BrokerContext:
     authorizer: Authorizer
     acls: Acls | None
     """The lists by which ``authorizer`` decides; None where it lets everybody do everything."""
+    tokens: DelegationTokens | None
+    """None where delegation tokens are not enabled."""
     fence: ControllerFence
     producer_ids: ProducerIds
     offered: dict[ApiKey, range]

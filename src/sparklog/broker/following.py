@@ -7,7 +7,7 @@ could not be taken over is looked for again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from logging import Logger
 
@@ -59,3 +59,13 @@ class Following:
                 self._logger.warning("changed %s will be looked for again: %s", self._what, error)
             except Exception:
                 self._logger.exception("changed %s could not be taken over", self._what)
+
+
+def unseen(numbers: Sequence[int], last: int) -> list[int] | None:
+    """Of the numbers of notifications, in order, those after ``last``; None where these may not be all: one is missing,
+    or numbers begin anew.
+    """
+    fresh = [number for number in numbers if number > last]
+    begins_anew = bool(numbers) and not fresh and numbers[-1] < last
+    is_whole = not fresh or (fresh[0] == last + 1 and len(fresh) == fresh[-1] - last)
+    return fresh if is_whole and not begins_anew else None

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from sparklog.broker import acls
+from sparklog.broker import acls, tokens
 from sparklog.broker.authenticating import Gates
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import BrokerContext
@@ -106,6 +106,7 @@ class _Step(IntEnum):
     FUTURES = auto()
     SETTINGS = auto()
     ACLS = auto()
+    TOKENS = auto()
     ZOOKEEPER = auto()
     CONNECTIONS = auto()
     GATES = auto()
@@ -201,6 +202,11 @@ class Broker:
         if self._acls is not None:
             self._steps[_Step.ACLS] = self._acls.close
             await self._acls.load()
+        self._tokens = tokens.configured(config, self._zk, self.run_zk, self._clock)
+        if self._tokens is not None:
+            self._steps[_Step.TOKENS] = self._tokens.close
+            await self._tokens.load()
+        self._gates.tokens = self._tokens
         self._logs = LogManager(
             [Path(each) for each in config.log_dirs],
             self._settings.topic_defaults,
@@ -224,6 +230,8 @@ class Broker:
         self._settings.follow(self._context.replicas, self._take_over, self._controller.settings_changed)
         if self._acls is not None:
             self._acls.follow()
+        if self._tokens is not None:
+            self._tokens.follow()
         await registration.register()
         self._logs.unbroken_since = registration.unbroken_since
         registration.follow(self._controller.on_session_expired, self._fail)
@@ -438,6 +446,7 @@ class Broker:
             turns=self._server.turns,
             authorizer=AllowEverything() if self._acls is None else self._acls.authorizer,
             acls=self._acls,
+            tokens=self._tokens,
             fence=self._fence,
             producer_ids=producer_ids,
             offered=offered(parse_protocol_version(config.inter_broker_protocol_version)),
@@ -499,6 +508,7 @@ class Broker:
             (_GRANTS_INTERVAL_MS, self._context.cleaning_grants.tend),
             (_GRANTS_INTERVAL_MS, self._context.adopter.tend),
             (_CERTIFICATES_INTERVAL_MS, self._ends.look_at_certificates),
+            (config.delegation_token_expiry_check_interval_ms, self._remove_ended_tokens),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
         self._context.cleaner.start()
@@ -515,6 +525,10 @@ class Broker:
     def _rebalance(self) -> Steps[None]:
         if self._config.auto_leader_rebalance_enable:
             yield from self._controller.rebalance(self._config.leader_imbalance_per_broker_percentage)
+
+    async def _remove_ended_tokens(self) -> None:
+        if self._tokens is not None and self._controller.is_active:
+            await self._tokens.remove_ended()
 
     async def _hand_over(self) -> None:
         """Let others lead what is led here, as long as nobody is in a hurry."""

@@ -69,6 +69,7 @@ _VALUES: tuple[type, ...] = (
     admin.AclFilter,
     admin.UserScramUpsertion,
     admin.UserScramDeletion,
+    admin.DelegationToken,
     admin.LogDir,
     admin.CompactionDescription,
     admin.BrokerCompaction,

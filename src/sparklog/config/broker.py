@@ -580,6 +580,33 @@ class BrokerConfig:
         False,
         "Whether everybody may do everything with what no access control list concerns.",
     )
+    delegation_token_secret_key: str = setting(
+        "delegation.token.secret.key",
+        T.PASSWORD,
+        "",
+        "The key of delegation tokens, the same on all brokers; without one there are none.",
+    )
+    delegation_token_max_lifetime_ms: int = setting(
+        "delegation.token.max.lifetime.ms",
+        T.LONG,
+        604_800_000,
+        "How long a delegation token may last, however often it is renewed.",
+        at_least(1),
+    )
+    delegation_token_expiry_time_ms: int = setting(
+        "delegation.token.expiry.time.ms",
+        T.LONG,
+        86_400_000,
+        "How long a delegation token lasts until it is renewed.",
+        at_least(1),
+    )
+    delegation_token_expiry_check_interval_ms: int = setting(
+        "delegation.token.expiry.check.interval.ms",
+        T.LONG,
+        3_600_000,
+        "Between two looks for delegation tokens to remove.",
+        at_least(1),
+    )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
     security: SecuritySettings = SecuritySettings()  # noqa: RUF009 (frozen, so one instance may serve all)
@@ -628,13 +655,15 @@ _COARSE = {
 """Kafka's older spellings of a time, which count where the one in milliseconds is not given; the first wins."""
 
 
+_TOKEN_KEY, _OLD_TOKEN_KEY = "delegation.token.secret.key", "delegation.token.master.key"
+
 _DEPRECATED = {
     name: f"set {key} of the default client id instead, as with 'sparklog quota set --client-id-default {key}=N'"
     for name, key in (
         ("quota.producer.default", "producer_byte_rate"),
         ("quota.consumer.default", "consumer_byte_rate"),
     )
-}
+} | {_OLD_TOKEN_KEY: f"write {_TOKEN_KEY}"}
 """What is taken as it was meant, and what to write instead."""
 
 
@@ -650,6 +679,9 @@ def _refine(properties: dict[str, str]) -> dict[str, str]:
     only_dir = refined.pop("log.dir", None)
     if only_dir is not None:
         refined.setdefault("log.dirs", only_dir)
+    old_key = refined.pop(_OLD_TOKEN_KEY, None)
+    if old_key is not None:
+        refined.setdefault(_TOKEN_KEY, old_key)
     return refined
 
 

@@ -59,9 +59,9 @@ class Definition:
         return value
 
     def format(self, value: Any) -> str:
-        """The value as Kafka writes it; of a password nothing."""
+        """The value as Kafka writes it; of a password that there is one."""
         if self.kind is ConfigType.PASSWORD:
-            return "[hidden]"
+            return "[hidden]" if value else ""
         if self.kind is ConfigType.BOOLEAN:
             return "true" if value else "false"
         if self.kind is ConfigType.LIST:

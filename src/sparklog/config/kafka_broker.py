@@ -39,7 +39,7 @@ _LEFT_OUT = frozenset(
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
 _LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.config.", "rsm.config.")
-_SECURITY_PREFIXES = ("delegation.token.", "password.encoder.")
+_SECURITY_PREFIXES = ("password.encoder.",)
 _SECURITY = {
     "security.providers": "",
     "zookeeper.client.secure": "false",

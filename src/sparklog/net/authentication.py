@@ -5,7 +5,8 @@ mechanism; then the mechanism's tokens, in SaslAuthenticate requests, or as bare
 0. Nothing else is served before the end of it.
 
 Invariants: the principal is set once; authenticating again (KIP-368) proves the same principal by the same mechanism. A
-session that has a lifetime ends with it: the next request after that is not served. What went wrong is answered no
+session that has a lifetime ends with it, and one by a delegation token with the token: the next request after that is
+not served. What went wrong is answered no
 earlier than ``failure_delay_s`` after it did, and then the connection is drained: a peer that guesses has one guess a
 connection, and that long to wait.
 """
@@ -58,6 +59,8 @@ class SaslTerms:
     failure_delay_s: float = 0.1
     """``connection.failed.authentication.delay.ms``"""
     builder: PrincipalBuilder = as_it_is
+    token_stands: Callable[[str], bool] = lambda _: True
+    """Whether the delegation token of this id stands for its owner still."""
 
 
 class _State(Enum):
@@ -99,6 +102,8 @@ class SaslGate:
             raise RemoteProtocolError("it asks for something else in the middle of authenticating again")
         if self._ends_at_s is not None and self._terms.clock.monotonic() > self._ends_at_s:
             raise RemoteProtocolError("its authentication has expired (connections.max.reauth.ms, or its credentials)")
+        if self._known.token_id is not None and not self._terms.token_stands(self._known.token_id):
+            raise RemoteProtocolError("its delegation token has ended")
         return False
 
     @property

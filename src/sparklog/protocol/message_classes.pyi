@@ -2780,6 +2780,180 @@ class CreatePartitionsResponse(Response):
         version: int | None = ...,
     ) -> None: ...
 
+class CreateDelegationTokenRequest(Request[CreateDelegationTokenResponse]):
+    class CreatableRenewers(Struct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            *,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    owner_principal_type: str | None
+    owner_principal_name: str | None
+    renewers: list[CreatableRenewers]
+    max_lifetime_ms: int
+    def __init__(
+        self,
+        *,
+        owner_principal_type: str | None = ...,
+        owner_principal_name: str | None = ...,
+        renewers: Sequence[CreatableRenewers] = ...,
+        max_lifetime_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class CreateDelegationTokenResponse(Response):
+    error_code: int
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: str
+    token_requester_principal_name: str
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    token_id: str
+    hmac: bytes
+    throttle_time_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        principal_type: str = ...,
+        principal_name: str = ...,
+        token_requester_principal_type: str = ...,
+        token_requester_principal_name: str = ...,
+        issue_timestamp_ms: int = ...,
+        expiry_timestamp_ms: int = ...,
+        max_timestamp_ms: int = ...,
+        token_id: str = ...,
+        hmac: bytes | bytearray | memoryview = ...,
+        throttle_time_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenRequest(Request[RenewDelegationTokenResponse]):
+    hmac: bytes
+    renew_period_ms: int
+    def __init__(
+        self,
+        *,
+        hmac: bytes | bytearray | memoryview = ...,
+        renew_period_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenResponse(Response):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        expiry_timestamp_ms: int = ...,
+        throttle_time_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class ExpireDelegationTokenRequest(Request[ExpireDelegationTokenResponse]):
+    hmac: bytes
+    expiry_time_period_ms: int
+    def __init__(
+        self,
+        *,
+        hmac: bytes | bytearray | memoryview = ...,
+        expiry_time_period_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class ExpireDelegationTokenResponse(Response):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        expiry_timestamp_ms: int = ...,
+        throttle_time_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DescribeDelegationTokenRequest(Request[DescribeDelegationTokenResponse]):
+    class DescribeDelegationTokenOwner(Struct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            *,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    owners: list[DescribeDelegationTokenOwner] | None
+    def __init__(
+        self,
+        *,
+        owners: Sequence[DescribeDelegationTokenOwner] | None = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DescribeDelegationTokenResponse(Response):
+    class DescribedDelegationToken(Struct):
+        class DescribedDelegationTokenRenewer(Struct):
+            principal_type: str
+            principal_name: str
+            def __init__(
+                self,
+                *,
+                principal_type: str = ...,
+                principal_name: str = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        principal_type: str
+        principal_name: str
+        token_requester_principal_type: str
+        token_requester_principal_name: str
+        issue_timestamp: int
+        expiry_timestamp: int
+        max_timestamp: int
+        token_id: str
+        hmac: bytes
+        renewers: list[DescribedDelegationTokenRenewer]
+        def __init__(
+            self,
+            *,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            token_requester_principal_type: str = ...,
+            token_requester_principal_name: str = ...,
+            issue_timestamp: int = ...,
+            expiry_timestamp: int = ...,
+            max_timestamp: int = ...,
+            token_id: str = ...,
+            hmac: bytes | bytearray | memoryview = ...,
+            renewers: Sequence[DescribedDelegationTokenRenewer] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    error_code: int
+    tokens: list[DescribedDelegationToken]
+    throttle_time_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        tokens: Sequence[DescribedDelegationToken] = ...,
+        throttle_time_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     groups_names: list[str]
     def __init__(

@@ -66,7 +66,9 @@ def _of_cluster(survey: Survey) -> Iterator[Finding]:
         remedy = "they hold here too: keep authorizer.class.name and super.users in the settings of the new brokers"
         yield Finding(False, "cluster", text, remedy)
     if survey.tokens:
-        yield stop("there are delegation tokens", "let them expire: nobody proves here who he is")
+        text = f"there are delegation tokens ({survey.tokens})"
+        remedy = "they hold here too: keep delegation.token.secret.key in the settings of the new brokers"
+        yield Finding(False, "cluster", text, remedy)
     if survey.is_reassigning:
         yield stop("a reassignment of partitions is under way", "wait for its end, or cancel it")
     if survey.quotas:

@@ -10,7 +10,7 @@ from collections import Counter
 from sparklog.broker.config_alteration import BROKER, TOPIC, check_settings
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.config.broker import BrokerConfig
-from sparklog.config.definition import Definition, definitions
+from sparklog.config.definition import ConfigType, Definition, definitions
 from sparklog.config.dynamic import DYNAMIC_DEFINITIONS, TOPIC_DEFINITIONS, Source, Synonym
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import check_topic_name
@@ -98,15 +98,17 @@ class _Entries:
         return self._made[key]
 
     def _make(self, name: str, definition: Definition, synonyms: list[Synonym], *, read_only: bool) -> _Entry:
+        is_secret = definition.kind is ConfigType.PASSWORD
         described = [
-            _Entry.DescribeConfigsSynonym(name=each.name, value=each.text, source=each.source) for each in synonyms
+            _Entry.DescribeConfigsSynonym(name=each.name, value=None if is_secret else each.text, source=each.source)
+            for each in synonyms
         ]
         return _Entry(
             name=name,
-            value=synonyms[0].text,
+            value=None if is_secret else synonyms[0].text,
             read_only=read_only,
             config_source=synonyms[0].source,
-            is_sensitive=False,
+            is_sensitive=is_secret,
             synonyms=described if self._asked.include_synonyms else [],
             config_type=definition.kind,
             documentation=definition.doc if self._asked.include_documentation else None,

@@ -35,6 +35,7 @@ from sparklog.client.admin.prepared import PreparedAdmin, PreparedTransaction
 from sparklog.client.admin.quotas import ClientQuota, QuotaAdmin
 from sparklog.client.admin.reassignments import PartitionReassignment, ReassignmentAdmin
 from sparklog.client.admin.retention import RetentionAdmin, RetentionState
+from sparklog.client.admin.tokens import DelegationToken, TokenAdmin
 from sparklog.client.admin.topics import NewTopic, TopicAdmin, new_topics
 from sparklog.client.admin.transactions import (
     ActiveProducer,
@@ -74,6 +75,7 @@ __all__ = [
     "CompactionOutcome",
     "CompactionState",
     "ConfigEntry",
+    "DelegationToken",
     "ErasedReplica",
     "ErasureProgress",
     "ErasureReport",
@@ -112,6 +114,7 @@ class AsyncAdmin(
     AclAdmin,
     QuotaAdmin,
     UserAdmin,
+    TokenAdmin,
     LogDirAdmin,
     CompactionAdmin,
     ErasureAdmin,
@@ -199,6 +202,10 @@ class Admin:
     alter_client_quotas = _blocking(QuotaAdmin.alter_client_quotas)
     describe_user_scram_credentials = _blocking(UserAdmin.describe_user_scram_credentials)
     alter_user_scram_credentials = _blocking(UserAdmin.alter_user_scram_credentials)
+    create_delegation_token = _blocking(TokenAdmin.create_delegation_token)
+    renew_delegation_token = _blocking(TokenAdmin.renew_delegation_token)
+    expire_delegation_token = _blocking(TokenAdmin.expire_delegation_token)
+    describe_delegation_tokens = _blocking(TokenAdmin.describe_delegation_tokens)
     log_dirs = _blocking(LogDirAdmin.log_dirs)
     describe_replica_log_dirs = _blocking(LogDirAdmin.describe_replica_log_dirs)
     alter_replica_log_dirs = _blocking(LogDirAdmin.alter_replica_log_dirs)

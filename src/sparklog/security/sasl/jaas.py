@@ -95,6 +95,13 @@ def login_of(mechanism: str, user: str, password: str) -> str:
     return f'{LOGIN_MODULES[mechanism]} required username="{user}" password="{password}";'
 
 
+def login_of_token(mechanism: str, token_id: str, password: str) -> str:
+    """The text for a delegation token. Raises ConfigError for a mechanism other than those of SCRAM."""
+    if mechanism not in SCRAM_MECHANISMS:
+        raise ConfigError(f"a delegation token is for {' and '.join(SCRAM_MECHANISMS)}, not for {mechanism!r}")
+    return f'{login_of(mechanism, token_id, password).removesuffix(";")} tokenauth="true";'
+
+
 def option(options: Mapping[str, str], name: str, mechanism: str) -> str:
     """An option that must be given. Raises ConfigError."""
     if not options.get(name):

@@ -1,0 +1,161 @@
+"""Delegation tokens in ZooKeeper, as Kafka 3.9 writes them (``ZkData.scala``, ``DelegationTokenManagerZk.scala``).
+
+A token is ``/delegation_token/tokens/ID``, JSON of version 3; versions 1 and 2 have no requester, which is the owner
+then. Principals are percent-encoded, as the names of users are. A change is told of by a numbered znode under
+``/delegation_token/token_changes`` that holds the id. No HMAC is written anywhere.
+
+A change is a compare-and-set, and is told of in the same transaction. So a token that one broker ends is not brought
+back by another that renews it at the same time, as Kafka's would be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
+from sparklog.security.delegation.token import DelegationToken
+from sparklog.security.principal import Principal
+from sparklog.zk.client import OnChange, Stored, Told, ZkClient
+from sparklog.zk.entities import desanitize, sanitize
+
+TOKENS: Final = "/delegation_token/tokens"
+CHANGES: Final = "/delegation_token/token_changes"
+CHANGE_PREFIX: Final = "token_change_"
+_VERSION = 3
+_FIRST_WITH_REQUESTER = 3
+_TRIES = 100
+"""Of one change. Each that fails is one that somebody else has made."""
+_MOST_BYTES = 1 << 19
+"""Of a token with its renewers; ZooKeeper hangs up on who sends 1 MiB."""
+
+
+class Found(NamedTuple):
+    """All tokens that there are; ``malformed`` says of those that cannot be read why."""
+
+    tokens: dict[str, DelegationToken]
+    malformed: dict[str, str]
+
+
+class TokenStore:
+    """Failures raise what those of ``ZkClient`` do: call the methods by ``guarded`` or ``lasting``."""
+
+    def __init__(self, zk: ZkClient) -> None:
+        self._zk = zk
+
+    def ensure_tree(self) -> None:
+        """Make the folders that Kafka makes."""
+        self._zk.ensure((CHANGES, TOKENS))
+
+    def read(self, token_id: str) -> DelegationToken | None:
+        """The token; None where there is none. Raises MalformedZnode."""
+        return _decoded(token_id, self._zk.stored(token_path(token_id)))
+
+    def read_all(self) -> Found:
+        """Every token, those that cannot be read apart."""
+        found, ids = Found({}, {}), self._zk.names(TOKENS)
+        for token_id, stored in zip(ids, self._zk.stored_each(map(token_path, ids)), strict=True):
+            try:
+                token = _decoded(token_id, stored)
+                if token is not None:
+                    found.tokens[token_id] = token
+            except MalformedZnode as error:
+                found.malformed[token_id] = str(error)
+        return found
+
+    def change(
+        self, token_id: str, change: Callable[[DelegationToken | None], DelegationToken | None]
+    ) -> DelegationToken | None:
+        """Store what ``change`` makes of the token as it is, and tell of it; what it has made. None: there is none.
+
+        ``change`` may be called again. Raises what it raises, MalformedZnode, and ApiError(INVALID_REQUEST) for a token
+        that is too large.
+        """
+        path = token_path(token_id)
+        told = Told(f"{CHANGES}/{CHANGE_PREFIX}", token_id.encode())
+        self._zk.sync(path)
+        for _ in range(_TRIES):
+            found = self._zk.stored(path)
+            before = _decoded(token_id, found)
+            after = change(before)
+            if after == before or self._zk.exchange(path, found, None if after is None else encode(after), told):
+                return after
+        raise CoordinationError(f"delegation token {token_id} changes all the time; try again")
+
+    def changes(self, on_change: OnChange | None = None) -> list[int]:
+        """The numbers of the changes told of lately, in order."""
+        return self._zk.numbers(CHANGES, CHANGE_PREFIX, on_change)
+
+    def changed(self, number: int) -> str | None:
+        """Which token changed, by its id; None where that cannot be told any more."""
+        found = self._zk.stored(f"{CHANGES}/{CHANGE_PREFIX}{number:010d}")
+        token_id = "" if found is None else found.data.decode(errors="replace")
+        return token_id if token_id and "/" not in token_id else None
+
+    def forget_changes(self, kept_ms: int) -> None:
+        """Remove what was told more than ``kept_ms`` before the newest."""
+        self._zk.forget_older(CHANGES, CHANGE_PREFIX, kept_ms)
+
+    @property
+    def session_id(self) -> int:
+        """The session that there is now; 0 when there is none."""
+        return self._zk.session_id
+
+
+def token_path(token_id: str) -> str:
+    return f"{TOKENS}/{token_id}"
+
+
+def encode(token: DelegationToken) -> bytes:
+    """Raises ApiError(INVALID_REQUEST) for one that is too large, because of its renewers."""
+    value = {
+        "version": _VERSION,
+        "owner": sanitize(str(token.owner)),
+        "tokenRequester": sanitize(str(token.requester)),
+        "renewers": [sanitize(str(each)) for each in token.renewers],
+        "issueTimestamp": token.issued_ms,
+        "maxTimestamp": token.max_ms,
+        "expiryTimestamp": token.expires_ms,
+        "tokenId": token.id,
+    }
+    data = json.dumps(value, separators=(",", ":")).encode()
+    if len(data) > _MOST_BYTES:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{len(token.renewers)} renewers with such names are too many")
+    return data
+
+
+def decode(token_id: str, data: bytes) -> DelegationToken:
+    """Raises MalformedZnode, also where it is the token of another id."""
+    path = token_path(token_id)
+    try:
+        value = json.loads(data)
+        if value["version"] not in range(1, _VERSION + 1):
+            raise ValueError(f"version {value['version']!r}")
+        owner = _principal(value["owner"])
+        requester = _principal(value["tokenRequester"]) if value["version"] >= _FIRST_WITH_REQUESTER else owner
+        renewers = tuple(map(_principal, value["renewers"]))
+        issued, most, expiry = (_time(value[f"{name}Timestamp"]) for name in ("issue", "max", "expiry"))
+        if value["tokenId"] != token_id:
+            raise ValueError(f"token {value['tokenId']!r}")
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise MalformedZnode(f"znode {path} does not hold a delegation token: {error!r}") from error
+    return DelegationToken(token_id, owner, requester, renewers, issued, most, expiry)
+
+
+def _decoded(token_id: str, found: Stored | None) -> DelegationToken | None:
+    return None if found is None else decode(token_id, found.data)
+
+
+def _principal(text: str) -> Principal:
+    """Kafka lets the kind and the name be empty."""
+    kind, separator, name = desanitize(text).partition(":")
+    if not separator:
+        raise ValueError(f"{text!r} is no principal")
+    return Principal(kind, name)
+
+
+def _time(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"time {value!r}")
+    return value

@@ -1,0 +1,127 @@
+"""Delegation tokens in a ZooKeeper that is none, and a broker that follows them."""
+
+import asyncio
+import inspect
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+from broker.acl_lists import at_once
+
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.tokens import DelegationTokens
+from sparklog.config.security_protocol import SecurityProtocol
+from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.security.access import AllowEverything
+from sparklog.security.caller import Caller
+from sparklog.security.delegation.key import TokenKey
+from sparklog.security.delegation.token import DelegationToken, TokenRules
+from sparklog.security.principal import Principal
+from sparklog.testing.clock import ManualClock
+from sparklog.testing.steps import finish
+from sparklog.zk.tokens import Found
+
+NOW_MS = 1_700_000_000_000
+KEY = TokenKey("key")
+ALICE, BOB, CAROL = (Principal("User", each) for each in ("alice", "bob", "carol"))
+OF_ALICE = DelegationToken("a", ALICE, ALICE, (CAROL,), NOW_MS, NOW_MS + 7000, NOW_MS + 1000)
+
+
+class FakeStore:
+    """What ``TokenStore`` would find; ``tell`` writes a token as somebody else, and fires the watch if not ``lost``."""
+
+    def __init__(self, *tokens):
+        self.tokens = {each.id: each for each in tokens}
+        self.malformed = set()
+        self.told = {}
+        self.next_number = 0
+        self.watch = None
+        self.failures = 0
+        self.session_id = 1
+        self.readings = 0
+        self.kept_ms = None
+
+    def _speak(self):
+        if self.failures:
+            self.failures -= 1
+            raise CoordinationError("ZooKeeper: ConnectionLoss")
+
+    def ensure_tree(self):
+        self._speak()
+
+    def read(self, token_id):
+        self._speak()
+        if token_id in self.malformed:
+            raise MalformedZnode(f"znode of {token_id} does not hold a delegation token")
+        return self.tokens.get(token_id)
+
+    def read_all(self):
+        self._speak()
+        self.readings += 1
+        whole = {each: token for each, token in self.tokens.items() if each not in self.malformed}
+        return Found(whole, {each: f"znode of {each} does not hold a token" for each in self.malformed})
+
+    def change(self, token_id, change):
+        before = self.read(token_id)
+        after = change(before)
+        if after != before:
+            self.tell(token_id, after)
+        return after
+
+    def changes(self, on_change):
+        self._speak()
+        self.watch = on_change
+        return sorted(self.told)
+
+    def changed(self, number):
+        return self.told.get(number)
+
+    def forget_changes(self, kept_ms):
+        self.kept_ms = kept_ms
+
+    def tell(self, token_id, token, *, lost=False):
+        self.tokens.pop(token_id, None)
+        if token is not None:
+            self.tokens[token_id] = token
+        self.notify(token_id, lost=lost)
+
+    def notify(self, token_id, *, lost=False):
+        self.told[self.next_number] = token_id
+        self.next_number += 1
+        watch, self.watch = self.watch, None
+        if watch and not lost:
+            watch()
+
+
+@asynccontextmanager
+async def following(store, clock=None):
+    """A broker's tokens that follow the store."""
+    tokens = DelegationTokens(KEY, TokenRules(7000, 1000), store, at_once, clock or ManualClock(NOW_MS))
+    await tokens.load()
+    tokens.follow()
+    try:
+        yield tokens
+    finally:
+        await tokens.close()
+
+
+def caller(principal=ALICE, protocol=SecurityProtocol.SASL_SSL, token_id=None):
+    return Caller("10.0.0.1", "CLIENTS", protocol, principal, token_id)
+
+
+def asked(handler, message, by=None, store=None, authorizer=None, version=None):
+    """What a broker with the tokens of the store answers; without a store, one without a key."""
+
+    async def main():
+        clock = ManualClock(NOW_MS)
+        broker = SimpleNamespace(authorizer=authorizer or AllowEverything(), clock=clock, tokens=None)
+        request = ApiRequest(handler.API, version or handler.VERSIONS[-1], "c", by or caller(), message)
+        if store is None:
+            return await _answer(handler.handle(broker, request))
+        async with following(store, clock) as broker.tokens:
+            return await _answer(handler.handle(broker, request))
+
+    return asyncio.run(main())
+
+
+async def _answer(served):
+    return await served if inspect.isawaitable(served) else finish(served)
