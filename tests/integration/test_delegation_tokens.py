@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from typing import NamedTuple
 
 import pytest
 from integration.test_sasl import SCRAM, set_password
@@ -19,6 +20,13 @@ from sparklog.zk.tokens import TOKENS
 pytestmark = pytest.mark.integration
 KEY = "the-key-of-all-brokers"
 PASSWORDS = {each: f"{each}-secret" for each in ("alice", "bob", "carol")}
+
+
+class Secured(NamedTuple):
+    """A broker, and where clients with credentials find it."""
+
+    broker: BrokerHarness
+    sasl: str
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +56,10 @@ def brokers(tmp_path_factory, zookeeper, zk):
         connect = f"{zookeeper.connect_string}/tokens"
         harness = BrokerHarness(tmp_path_factory.mktemp("broker"), connect, number, plain, settings)
         harness.start()
-        harness.sasl = f"127.0.0.1:{sasl}"
-        started.append(harness)
+        started.append(Secured(harness, f"127.0.0.1:{sasl}"))
     yield started
     for each in started:
-        each.stop()
+        each.broker.stop()
 
 
 def named(brokers, jaas, number=None):
@@ -130,7 +137,7 @@ def test_a_token_stands_for_its_owner_and_for_nothing_more(brokers, alice, bob):
 def test_who_came_by_a_token_or_plainly_may_not_ask_for_tokens(brokers, bob):
     token = bob.create_delegation_token()
     known_to_all(brokers, token)
-    plainly = {"bootstrap.servers": brokers[0].address}
+    plainly = {"bootstrap.servers": brokers[0].broker.address}
     for settings in (by_token(brokers, token), plainly):
         with Admin(settings) as admin:
             for attempt in (
@@ -198,9 +205,9 @@ def test_tokens_outlive_brokers_and_are_written_as_kafka_does_without_their_secr
     written = json.loads(zk.data(f"{TOKENS}/{token.token_id}"))
     assert (written["owner"], written["version"]) == ("User%3Abob", 3)
     for each in brokers:
-        each.stop()
+        each.broker.stop()
     for each in brokers:
-        each.start()
+        each.broker.start()
     known_to_all(brokers, token)
 
 
@@ -212,6 +219,6 @@ def test_no_secret_is_told_or_logged(brokers, bob, alice):
     assert (told.value, told.sensitive) == (None, True)
     assert password not in repr(token)
     for each in brokers:
-        assert KEY not in each.output()
-        assert password not in each.output()
-    assert any(f"created: 'delegation token {token.token_id} of User:bob" in each.output() for each in brokers)
+        assert KEY not in each.broker.output()
+        assert password not in each.broker.output()
+    assert any(f"created: 'delegation token {token.token_id} of User:bob" in each.broker.output() for each in brokers)
