@@ -9,7 +9,7 @@ from sparklog.spark.batch.arguments import add_cluster, client_settings
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    add_cluster(parser, "--bootstrap")
+    add_cluster(parser)
     parser.add_argument("--topic", default="flights")
     parser.add_argument("--table", required=True, help="path of the Delta table; made if it is not there")
     parser.add_argument("--checkpoint", required=True, help="directory of the query's progress, one for each table")

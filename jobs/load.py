@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from sparklog.cli.connection import check_topics
 from sparklog.errors import SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.arguments import add_cluster, client_settings
@@ -46,6 +47,16 @@ def main() -> int:
     parser.add_argument("--via", choices=("adopt", "produce"), default="adopt", help="produce: for clusters of Kafka's")
     parser.add_argument("--compression", help="of the batches: none, gzip, snappy, lz4, zstd; default: the topic's")
     args = parser.parse_args()
+    try:
+        options = _options(args, client_settings(parser, args))
+        check_topics(options.settings(), [options.topic])
+        return _load(options, args.format)
+    except SparklogError as error:
+        print(f"load: {error}", file=sys.stderr)
+        return 1
+
+
+def _options(args: argparse.Namespace, client: dict[str, str]) -> LoadOptions:
     source = Source(
         args.path,
         args.format,
@@ -57,8 +68,7 @@ def main() -> int:
         dict(args.option),
         keep_order=args.keep_order,
     )
-    client = client_settings(parser, args)
-    options = LoadOptions(
+    return LoadOptions(
         client["bootstrap.servers"],
         args.topic,
         source,
@@ -67,12 +77,12 @@ def main() -> int:
         compression=args.compression,
         client=client,
     )
-    spark = session("load", delta=args.format == "delta")
+
+
+def _load(options: LoadOptions, file_format: str) -> int:
+    spark = session("load", delta=file_format == "delta")
     try:
-        print(_line(args.topic, run(spark, options)), flush=True)
-    except SparklogError as error:
-        print(f"load: {error}", file=sys.stderr)
-        return 1
+        print(_line(options.topic, run(spark, options)), flush=True)
     finally:
         spark.stop()
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from sparklog.cli.connection import check_topics
 from sparklog.errors import ConfigError, DataSourceError, SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.arguments import add_cluster, client_settings
@@ -209,20 +210,28 @@ def main() -> int:
         parser.error("say where to: --table, --files or --jdbc")
     _refuse_without_effect(parser, args)
     try:
-        options = _options(args, client_settings(parser, args))
+        client = client_settings(parser, args)
+        options = _options(args, client)
     except SparklogError as error:
         parser.error(str(error))
+    try:
+        if not (args.every or args.freshness):
+            check_topics(client, options.topics)
+        _offload(options, args)
+    except SparklogError as error:
+        print(f"offload: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _offload(options: OffloadOptions, args: argparse.Namespace) -> None:
     spark = session("offload", delta=args.jdbc is None, jars=[Path(each) for each in args.jdbc_jar])
     try:
         with closing(Offload(spark, options)) as offload:
             for commit in offload.fresh(args.freshness) if args.freshness else _repeated(offload, args.every):
                 print(commit, flush=True)
-    except SparklogError as error:
-        print(f"offload: {error}", file=sys.stderr)
-        return 1
     finally:
         spark.stop()
-    return 0
 
 
 if __name__ == "__main__":

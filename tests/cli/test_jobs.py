@@ -80,6 +80,14 @@ def test_an_option_that_would_do_nothing_is_refused(run, options, said):
     assert said in refused.err
 
 
+@pytest.mark.parametrize(("job", "needed"), [("offload", "--table b/c"), ("load", "--from /a --format csv --name n")])
+def test_a_broker_that_is_away_is_told_before_spark_starts(run, job, needed, monkeypatch):
+    monkeypatch.setenv("SPARKLOG_BOOTSTRAP", "127.0.0.1:1")
+    done = run(job, "--topic", "a", *needed.split())
+    assert done.status == 1
+    assert done.err.startswith(f"{job}: no broker can be reached; tried 127.0.0.1:1 (")
+
+
 @pytest.mark.usefixtures("without_spark")
 def test_where_spark_is_not_installed_it_says_what_to_type(run):
     done = run("offload", "--topic", "a", "--table", "b")

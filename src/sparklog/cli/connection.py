@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +121,16 @@ def administered(bootstrap: str) -> Iterator[Admin]:
     """A cluster to administer; fails as ``connected`` does."""
     with connected(bootstrap) as cluster, administering(cluster) as admin:
         yield admin
+
+
+def check_topics(settings: Mapping[str, str], names: Collection[str]) -> None:
+    """See whether there are brokers and topics of these names, before Spark starts, which takes its time.
+
+    ``settings`` are the client's, by Kafka's names, ``bootstrap.servers`` among them. Fails as ``connected`` does.
+    """
+    properties = {name.replace(".", "_"): text for name, text in settings.items() if name != "bootstrap.servers"}
+    with connected(settings["bootstrap.servers"], **properties) as cluster, administering(cluster) as admin:
+        admin.describe_topics(names)
 
 
 def zookeeper_options(command: F) -> F:

@@ -9,9 +9,12 @@ from sparklog.spark.batch.arguments import add_cluster, client_settings
 
 @pytest.fixture
 def parsed():
-    parser = ArgumentParser()
-    add_cluster(parser)
-    return lambda *arguments: client_settings(parser, parser.parse_args(list(map(str, arguments))))
+    def parse(*arguments):
+        parser = ArgumentParser()
+        add_cluster(parser)
+        return client_settings(parser, parser.parse_args(list(map(str, arguments))))
+
+    return parse
 
 
 def test_the_file_and_the_brokers(parsed, tmp_path):
@@ -19,6 +22,18 @@ def test_the_file_and_the_brokers(parsed, tmp_path):
     path.write_text("security.protocol=SSL\n")
     settings = parsed("--command-config", path, "--bootstrap-server", "host:1")
     assert settings == {"security.protocol": "SSL", "bootstrap.servers": "host:1"}
+    assert parsed() == {"bootstrap.servers": "127.0.0.1:9092"}
+
+
+def test_brokers_are_named_as_for_commands(parsed, monkeypatch, tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=host:1\n")
+    assert parsed("--command-config", path) == {"bootstrap.servers": "host:1"}
+    monkeypatch.setenv("SPARKLOG_BOOTSTRAP", "host:2")
+    assert parsed("--command-config", path) == {"bootstrap.servers": "host:2"}
+    for option in ("-b", "--bootstrap", "--bootstrap-server"):
+        assert parsed(option, "host:3") == {"bootstrap.servers": "host:3"}
+    monkeypatch.setenv("SPARKLOG_BOOTSTRAP", "")
     assert parsed() == {"bootstrap.servers": "127.0.0.1:9092"}
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from sparklog.config.command_config import DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.errors import ConfigError
 
+_BROKERS = "SPARKLOG_BOOTSTRAP"
 
-def add_cluster(parser: ArgumentParser, name: str = "--bootstrap-server") -> None:
-    """``name``: of the argument for the brokers."""
+
+def add_cluster(parser: ArgumentParser) -> None:
+    """Add what names the brokers, as commands have it and as Kafka's tools have it, and the file of settings."""
     parser.add_argument(
-        name, dest="bootstrap", metavar="HOST:PORT,...", help=f"brokers to ask first (default: {DEFAULT_BOOTSTRAP})"
+        "-b",
+        "--bootstrap",
+        "--bootstrap-server",
+        default=os.environ.get(_BROKERS) or None,
+        metavar="HOST:PORT,...",
+        help=f"brokers to ask first (default: those that {_BROKERS} names, or {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
         "--command-config",
