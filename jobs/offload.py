@@ -3,16 +3,17 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparklog.cli.connection import check_topics
 from sparklog.errors import ConfigError, DataSourceError, SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.arguments import add_cluster, client_settings
-from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
+from sparklog.spark.batch.offload import Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
+from sparklog.spark.batch.unattended import keep_on
 from sparklog.spark.lake.columns import DAY
 from sparklog.spark.lake.delta.decoded_table import KEY_FORMATS, DecodedTable
 from sparklog.spark.lake.delta.maintenance import Maintenance
@@ -24,10 +25,44 @@ from sparklog.spark.lake.places.jdbc import Database
 from sparklog.spark.lake.places.jdbc_table import JdbcTable
 from sparklog.spark.values.formats import FORMATS, ValueFormat
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def _repeated(offload: Offload, pause_s: float | None) -> Iterator[Committed]:
-    for _ in rounds(pause_s):
-        yield from offload.commits()
+
+class _Job:
+    """An offload that is opened anew after it has failed, for a connection may be what failed. Close it."""
+
+    def __init__(self, spark: "SparkSession", options: OffloadOptions, freshness_s: float | None) -> None:
+        self._spark = spark
+        self._options = options
+        self._freshness_s = freshness_s
+        self._offload: Offload | None = None
+
+    def close(self) -> None:
+        if self._offload is not None:
+            self._offload.close()
+            self._offload = None
+
+    def round(self) -> int:
+        """Offload what is there, or on and on where it is to stay fresh; how many commits that took."""
+        self._offload = offload = self._offload or Offload(self._spark, self._options)
+        number = 0
+        try:
+            for commit in offload.fresh(self._freshness_s) if self._freshness_s else offload.commits():
+                print(commit, flush=True)
+                number += 1
+        except Exception:
+            self.close()
+            raise
+        return number
+
+    def once(self) -> int:
+        if not self.round():
+            print("nothing new", flush=True)
+        return 0
+
+    def again_and_again(self, pause_s: float) -> int:
+        return keep_on(rounds(pause_s), self.round, lambda line: print(f"offload: {line}", file=sys.stderr, flush=True))
 
 
 def _add_decoding(parser: argparse.ArgumentParser) -> None:
@@ -214,22 +249,21 @@ def main() -> int:
         options = _options(args, client)
     except SparklogError as error:
         parser.error(str(error))
+    pause_s = args.every or args.freshness
     try:
-        if not (args.every or args.freshness):
+        if not pause_s:
             check_topics(client, options.topics)
-        _offload(options, args)
+        return _offload(options, args, pause_s)
     except SparklogError as error:
         print(f"offload: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
-def _offload(options: OffloadOptions, args: argparse.Namespace) -> None:
+def _offload(options: OffloadOptions, args: argparse.Namespace, pause_s: float | None) -> int:
     spark = session("offload", delta=args.jdbc is None, jars=[Path(each) for each in args.jdbc_jar])
     try:
-        with closing(Offload(spark, options)) as offload:
-            for commit in offload.fresh(args.freshness) if args.freshness else _repeated(offload, args.every):
-                print(commit, flush=True)
+        with closing(_Job(spark, options, args.freshness)) as job:
+            return job.again_and_again(pause_s) if pause_s else job.once()
     finally:
         spark.stop()
 

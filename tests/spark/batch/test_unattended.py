@@ -4,9 +4,13 @@ import os
 import signal
 from types import SimpleNamespace
 
-from sparklog.errors import ConnectionFailed
+import pytest
+from pyspark.errors import PythonException
+
+from sparklog.errors import ApiError, ConfigError, ConnectionFailed, DataSourceError, ErrorCode, PeerBusy
 from sparklog.spark.batch.repetition import rounds
-from sparklog.spark.batch.unattended import run_rounds
+from sparklog.spark.batch.unattended import keep_on, run_rounds
+from sparklog.spark.lake.destination import Overtaken
 from sparklog.testing.clock import ManualClock
 
 
@@ -62,3 +66,58 @@ def test_one_round_tells_by_its_exit_code():
     assert ended(None, [lambda: Said(text="", has_failed=False)])[0] == 0
     assert ended(None, [fails(ConnectionFailed("x"))])[0] == 1
     assert ended(None, [fails(KeyboardInterrupt())])[0] == 0
+
+
+def kept_on(*steps):
+    lines, done, left = [], [], iter(steps)
+
+    def once():
+        done.append(next(left)())
+
+    clock = ManualClock(0)
+    code = keep_on(zip(rounds(60, clock), steps, strict=False), once, lines.append, clock)
+    return code, lines, len(done)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionFailed("no broker answers"),
+        ApiError(ErrorCode.REQUEST_TIMED_OUT, "no answer"),
+        PeerBusy("too much waits"),
+        DataSourceError("SPARKLOG_BROKER_UNREACHABLE", "a task says"),
+        DataSourceError("SPARKLOG_TABLE_CHANGED", "five times"),
+        DataSourceError("SPARKLOG_TABLE_NOT_WRITTEN", "disk full"),
+        PythonException("a worker was killed"),
+    ],
+    ids=str,
+)
+def test_what_passes_by_itself_is_a_line_and_the_next_round_goes_on(error):
+    code, lines, done = kept_on(fails(error), list)
+    assert len(lines) == 1
+    assert lines[0].startswith("1970-01-01T00:00:00+00:00 failed: ")
+    assert lines[0].endswith("; it is tried again")
+    assert (code, done) == (0, 1)
+    assert kept_on(list, fails(error))[0] == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a name that was mistyped"),
+        ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no right"),
+        Overtaken("SPARKLOG_OVERTAKEN", "another job"),
+        DataSourceError("SPARKLOG_UNSUITABLE_TABLE", "of another topic"),
+        DataSourceError("SPARKLOG_DATA_LOSS_EXPIRED", "retention was quicker"),
+        ConfigError("no Delta Lake"),
+        ZeroDivisionError(),
+    ],
+    ids=str,
+)
+def test_what_does_not_pass_ends_the_rounds(error):
+    with pytest.raises(type(error)):
+        kept_on(fails(error), list)
+
+
+def test_who_ends_the_rounds_is_told_no_failure():
+    assert kept_on(fails(KeyboardInterrupt())) == (0, [], 0)

@@ -1,6 +1,8 @@
 """Doing a job in rounds that nobody watches: what goes wrong is a line with its time, and the next round goes on.
 
-Ctrl-C and SIGTERM end a round as an exception does, so that it gives back what it holds, and then end the rounds.
+``run_rounds`` goes on whatever a round met; ``keep_on`` ends with what does not pass by itself, such as a table that
+does not suit. Ctrl-C and SIGTERM end a round as an exception does, so that it gives back what it holds, and then end
+the rounds.
 """
 
 from __future__ import annotations
@@ -12,8 +14,18 @@ from datetime import UTC, datetime
 from types import FrameType
 from typing import Protocol
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from sparklog.client.cluster.retry import is_retriable
 from sparklog.clock import Clock, SystemClock
-from sparklog.errors import SparklogError
+from sparklog.errors import ApiError, DataSourceError, ErrorCode, PeerBusy, SparklogError
+
+_LASTING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""A client asks again for a topic that was made a moment ago; a job has been told a wrong name, or it was deleted."""
+_PASSING = frozenset(
+    {"SPARKLOG_BROKER_UNREACHABLE", "SPARKLOG_BROKER_ERROR", "SPARKLOG_TABLE_CHANGED", "SPARKLOG_TABLE_NOT_WRITTEN"}
+)
 
 
 class Outcome(Protocol):
@@ -38,14 +50,59 @@ def run_rounds(
     return code
 
 
+def keep_on(
+    numbers: Iterable[int], once: Callable[[], object], say: Callable[[str], None], clock: Clock | None = None
+) -> int:
+    """Do ``once`` for each number, and say what passes by itself when it fails.
+
+    The exit code: 1 if the last round failed, and 0 if somebody ended the rounds. Raises what does not pass.
+    """
+    code = 0
+    try:
+        with _ended_by_sigterm():
+            for _ in numbers:
+                failure = _failure(once)
+                code = int(failure is not None)
+                if failure is not None:
+                    say(f"{_time(clock or SystemClock())} {failure}; it is tried again")
+    except KeyboardInterrupt:
+        return 0
+    return code
+
+
+def _failure(once: Callable[[], object]) -> str | None:
+    """Why the round failed; None if it did not. Raises what does not pass."""
+    try:
+        once()
+    except Exception as error:
+        if not passes(error):
+            raise
+        return _failed(error)
+    return None
+
+
+def passes(error: Exception) -> bool:
+    """Whether the same job may do what it could not, later: a broker is away, a disk is full, a worker was killed."""
+    if isinstance(error, DataSourceError):
+        return error.error_code in _PASSING
+    if isinstance(error, ApiError) and error.code in _LASTING:
+        return False
+    if isinstance(error, SparklogError):
+        return is_retriable(error) or isinstance(error, PeerBusy)
+    return isinstance(error, (Py4JJavaError, PySparkException))
+
+
 def _round(once: Callable[[], Outcome]) -> tuple[str, int]:
     try:
         outcome = once()
-    except SparklogError as error:
-        return f"failed: {error}", 1
-    except Exception as error:  # of Spark, in as many lines as its stack is deep
-        return f"failed: {line_of(error)}", 1
+    except Exception as error:
+        return _failed(error), 1
     return str(outcome), int(outcome.has_failed)
+
+
+def _failed(error: Exception) -> str:
+    """Spark's errors have as many lines as their stack is deep."""
+    return f"failed: {error if isinstance(error, SparklogError) else line_of(error)}"
 
 
 def line_of(error: BaseException) -> str:
