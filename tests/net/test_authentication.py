@@ -47,7 +47,9 @@ class Peer:
         self.caller = Caller("10.0.0.1", "CLIENTS", connection=self)
         self.ends_ms = self.token_id = None
         begin = {"WORD": lambda: Word(self.ends_ms, self.token_id), "OTHER": Word}
-        self.gate = SaslGate(SaslTerms(begin, self.clock, self.warned.append, failure_delay_s=0, **terms), self.caller)
+        self.gate = SaslGate(
+            SaslTerms(begin, self.clock, self.warned.append, **{"failure_delay_s": 0, **terms}), self.caller
+        )
         self._client = ClientConnection("c")
 
     def admit(self):
@@ -142,10 +144,26 @@ def test_a_wrong_word_is_told_once_and_the_connection_drained():
         assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "not the word")
         assert (peer.told, peer.caller.principal) == (["drain"], ANONYMOUS)
         assert peer.warned == ["authentication of 10.0.0.1 on CLIENTS failed: not the word"]
-        with pytest.raises(RemoteProtocolError, match="goes on after"):
-            await peer.show(b"sesame")
+        for late in (peer.frame(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=b"sesame")), b"", b"x"):
+            assert await peer.send(late) is None, "a reset would tell before the time that it has failed"
+        assert peer.caller.principal == ANONYMOUS
 
     run(test)
+
+
+def test_a_peer_that_has_failed_is_read_no_further_from_then_on():
+    async def test(peer):
+        await peer.agree()
+        await peer.show(b"alice")
+        frame = peer.frame(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=b"guess"))
+        answering = asyncio.ensure_future(peer.gate.serve(memoryview(frame)))
+        async with asyncio.timeout(60):
+            while not peer.told:
+                await asyncio.sleep(0)
+        assert (peer.told, answering.done()) == (["drain"], False)
+        answering.cancel()
+
+    run(test, failure_delay_s=3600)
 
 
 def test_a_wrong_bare_word_is_answered_by_nothing():

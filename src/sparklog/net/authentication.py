@@ -6,9 +6,9 @@ mechanism; then the mechanism's tokens, in SaslAuthenticate requests, or as bare
 
 Invariants: the principal is set once; authenticating again (KIP-368) proves the same principal by the same mechanism. A
 session that has a lifetime ends with it, and one by a delegation token with the token: the next request after that is
-not served. What went wrong is answered no
-earlier than ``failure_delay_s`` after it did, and then the connection is drained: a peer that guesses has one guess a
-connection, and that long to wait.
+not served. What went wrong is answered no earlier than ``failure_delay_s`` after it did, and nothing more is read
+meanwhile; then the connection ends. A peer that guesses has one guess a connection, and that long to wait, whatever
+else it has sent.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SaslGate:
     def serve(self, frame: memoryview) -> Served:
         """The next step of the conversation. Raises RemoteProtocolError for a frame that is none."""
         if self._state is _State.FAILED:
-            raise RemoteProtocolError("it goes on after its authentication has failed")
+            return self._answer_late(None)  # to hang up now would tell before its time that it has failed
         if self._state is _State.BARE:
             return self._take_bare(frame)
         if _api_of(frame) not in _ITS_APIS:
@@ -207,9 +207,9 @@ class SaslGate:
         return self._answer_late(answer)
 
     async def _answer_late(self, answer: Answer) -> Answer:
+        if self._caller.connection is not None:  # which waits for this answer by now
+            self._caller.connection.drain()
         await asyncio.sleep(self._terms.failure_delay_s)
-        if self._caller.connection is not None:
-            asyncio.get_running_loop().call_soon(self._caller.connection.drain)
         return answer
 
 
