@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import ssl
+import struct
 
 import pytest
 from net.listening import Server, answer, assert_hung_up, framed, read_exactly, read_frame
@@ -157,8 +158,23 @@ def test_who_does_not_end_a_handshake_is_hung_up_on_in_time(server, caplog):
         eventually(lambda: any(not each.is_silent for each in server.server._strangers))
         server.call(jump, server.loop, net_server._KNOWN_WITHIN_S + 1)
         assert_hung_up(peer)
-    assert "it has not authenticated within 30 s" in caplog.text
+    eventually(lambda: "it has not authenticated within 30 s" in caplog.text)
     assert not server.server._handshakes
+
+
+@pytest.mark.parametrize("opening", [b"", b"\x16\x03\x01\x02"], ids=["silent", "begun"])
+def test_peers_that_are_gone_before_they_are_let_in_take_no_place(server, caplog, opening):
+    def come_and_go():
+        with socket.create_connection(server.endpoint, timeout=60) as peer:
+            peer.sendall(opening)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it ends by a reset
+
+    server.call(come_and_go)  # on the loop: nobody is let in meanwhile
+    with server.connect():
+        eventually(lambda: server.server._handshakes)
+        assert server.server._by_host == {"127.0.0.1": 1}
+    eventually(lambda: not server.server._by_host)
+    assert "Exception" not in caplog.text
 
 
 def test_who_says_nothing_is_hung_up_on_in_time_without_a_line(server, caplog):

@@ -246,7 +246,12 @@ class SocketServer:
             if why:
                 self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {why}")
 
-        handshake = Handshake(self.loop, tls, sock, on_end)
+        try:
+            handshake = Handshake(self.loop, tls, sock, on_end)
+        except OSError:  # its peer has gone already
+            sock.close()
+            self._leave(host)
+            return
         self._handshakes.add(handshake)
         self._watch(handshake)
 

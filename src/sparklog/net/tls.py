@@ -84,6 +84,8 @@ class Handshake:
         sock: socket.socket,
         on_end: Callable[[TlsSocket | None, str], None],
     ) -> None:
+        """Raises OSError for a socket that its peer has reset already."""
+        sock.getpeername()
         self._loop = loop
         self._on_end = on_end
         context.sslsocket_class = TlsSocket
