@@ -6,12 +6,16 @@ import math
 import os
 import socket
 import threading
+import tracemalloc
+from types import SimpleNamespace
 
 import pytest
 from net.listening import Server, answer, assert_hung_up, assert_serves, framed, read_exactly, read_frame
 
 from sparklog import rate_limit
 from sparklog.net import channel as net_channel
+from sparklog.net.server import Entrance
+from sparklog.protocol.frame import SCRATCH_SIZE
 from sparklog.quota.connections import ConnectionRates
 from sparklog.quota.rate import Windows
 from sparklog.testing.clock import jump
@@ -313,3 +317,19 @@ def test_what_is_held_is_let_go_at_the_end():
         eventually(lambda: server.call(lambda: len(server.server._held)) == 1)
         server.stop()
         assert_hung_up(held)
+
+
+def test_strangers_that_claim_a_large_frame_are_given_no_memory_for_it():
+    gate = SimpleNamespace(max_size=512 << 10)
+    server, peers = Server(entrance=Entrance(gate=lambda caller: gate)), 40
+    try:
+        tracemalloc.start()
+        with contextlib.ExitStack() as stack:
+            for _ in range(peers):
+                stack.enter_context(server.connect()).sendall((512 << 10).to_bytes(4, "big") + b"x")
+            eventually(lambda: sum(each.is_stuck for each in server.server._channels) == peers)
+            held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        server.stop()
+    assert held < peers * 3 * SCRATCH_SIZE

@@ -45,7 +45,7 @@ from sparklog.net.page_cache import is_cached, read_ahead, read_if_cached
 from sparklog.net.tls import TlsSocket
 from sparklog.net.turns import SHARE_S, SLOW_S, Turns, Usage, take
 from sparklog.protocol.connection import describe_request
-from sparklog.protocol.frame import FrameReader
+from sparklog.protocol.frame import SCRATCH_SIZE, FrameReader
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.security.caller import Caller
 from sparklog.structs import Chunk, FileSlice, chunk_size
@@ -111,7 +111,10 @@ class ServerChannel:
         self._address = address
         self.caller = caller
         self._opened = self.last_active = server.loop.time()
-        self._frames = FrameReader(server.limits.max_request_size if caller.gate is None else caller.gate.max_size)
+        if caller.gate is None:
+            self._frames = FrameReader(server.limits.max_request_size)
+        else:
+            self._frames = FrameReader(caller.gate.max_size, at_once=SCRATCH_SIZE)
         self._backlog: deque[memoryview] = deque()
         self._slots: deque[tuple[asyncio.Future[Answer], int]] = deque()
         self._steps: Work | None = None

@@ -5,7 +5,7 @@ next bytes shall go, say with ``received(n)`` how many came, take the frames tha
 the scratch buffer gets a buffer of its own and is received into it directly, so that a large produce request is
 copied once (kernel to that buffer) and never again before it is written to the log. Only above ``at_once`` it grows as
 the frame comes, by doubling: a client that claims a size takes no more memory than twice what it has sent, or than
-that.
+that. Of a stranger, of whom there may be many, ``at_once`` is ``SCRATCH_SIZE``, the least that it can be.
 
 A length above the limit may be the first bytes of another protocol: those of TLS and of HTTP are recognised, and
 AnotherProtocol carries an answer that such a peer shows its user.
@@ -20,7 +20,6 @@ from sparklog.errors import AnotherProtocol, RemoteProtocolError
 _LENGTH = 4
 SCRATCH_SIZE = 64 * 1024
 AT_ONCE = 1 << 20
-"""Enough for what a stranger sends."""
 _TLS_HANDSHAKE = b"\x16\x03"
 """A record of type 22 (handshake) and major version 3: every ClientHello since SSL 3 begins so."""
 _HTTP_VERBS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "})
@@ -51,9 +50,10 @@ class FrameReader:
         self._body: bytearray | None = None
         self._size = self._filled = 0
 
-    def allow(self, max_size: int) -> None:
+    def allow(self, max_size: int, at_once: int = AT_ONCE) -> None:
         """Take frames of up to so many bytes from the next one on."""
         self._max_size = max_size
+        self._at_once = at_once
 
     @property
     def in_frame(self) -> bool:
