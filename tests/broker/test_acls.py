@@ -102,6 +102,18 @@ def test_all_is_read_again_where_numbers_begin_anew(store):
     run(test, store)
 
 
+def test_a_number_that_a_stranger_chose_hides_no_change(store):
+    store.told[PatternType.LITERAL][(1 << 31) - 1] = LITERAL
+
+    async def test(acls):
+        store.tell(LITERAL, GRANT)
+        await until(lambda: may(acls))
+        store.tell(LITERAL)
+        await until(lambda: not may(acls))
+
+    run(test, store)
+
+
 def test_notifications_that_were_all_purged_are_no_reason_to_read_again(store):
     store.notify(PatternType.LITERAL, LITERAL)
 

@@ -101,6 +101,19 @@ async def until(condition):
             await asyncio.sleep(0.005)
 
 
+def test_a_number_that_a_stranger_chose_hides_no_change(following):
+    async def test(zk, replicas, settings):
+        zk.told[(1 << 31) - 1] = "users/eve"
+        told = []
+        settings.tell_of_entities(lambda entity, properties: told.append((entity, dict(properties))))
+        zk.tell("users/eve", a="1")
+        await until(lambda: ("users/eve", {"a": "1"}) in told)
+        zk.tell("users/eve")
+        await until(lambda: ("users/eve", {}) in told)
+
+    following(test)
+
+
 def test_what_is_told_is_taken_over_by_those_it_concerns(following):
     async def test(zk, replicas, settings):
         await until(lambda: zk.watch)

@@ -637,6 +637,31 @@ def test_an_entity_without_settings_goes_with_what_stood_there_for_it_alone(zk):
     assert len(numbers) == 7
 
 
+def test_what_strangers_put_beside_what_was_told_does_no_harm(zk):
+    for name in (
+        "garbage",
+        "config_change_",
+        "config_change_5",
+        "config_change_-000000000",
+        "config_change_x000000001",
+    ):
+        zk._client.create(f"/config/changes/{name}")
+    zk._client.create("/config/changes/config_change_2147483647")
+    zk.change_config("topics/t", lambda stored: stored)
+    numbers = zk.config_changes()
+    assert len(numbers) == 2
+    zk.forget_config_changes(kept_ms=-1)
+    assert zk.config_changes() == []
+
+
+def test_a_path_that_cannot_be_is_malformed(zk):
+    for entity in ("users/../x", "users/.", "users//x", "", "/", "topics/a\0b", "users/\ud800", "a/b/"):
+        told = znodes.encode_config_change(entity)
+        path = zk._client.create("/config/changes/config_change_", told, sequence=True)
+        with pytest.raises(MalformedZnode):
+            zk.changed_entity(int(path[-10:]))
+
+
 def test_what_was_told_of_settings_ages_by_zookeepers_clock_alone(zk, monkeypatch):
     for _ in range(4):
         zk.change_config("topics/t", lambda stored: stored)

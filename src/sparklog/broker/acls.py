@@ -19,7 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from sparklog.broker.following import Following, unseen
+from sparklog.broker.following import Following, Notifications
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import MalformedZnode
@@ -60,7 +60,7 @@ class Acls:
         self._store = store
         self._run_zk = run_zk
         self._following = Following(self._catch_up, "access control lists", _logger)
-        self._last_seen = dict.fromkeys(SPECIFIC, -1)
+        self._notifications = {type_: Notifications() for type_ in SPECIFIC}
         self._session_id = 0
         self._one_at_a_time = asyncio.Lock()
 
@@ -106,14 +106,14 @@ class Acls:
                     await self._read_all()
                     return
                 await self._take_over(pattern)
-                self._last_seen[type_] = number
+                self._notifications[type_].take(number)
             if fresh:
                 await self._run_zk(self._store.forget_changes, type_, _KEPT_MS)
 
     async def _fresh(self, type_: PatternType) -> list[int] | None:
         """The changes that were not taken over yet; None where it is not certain that these are all."""
         numbers = await self._run_zk(self._store.changes, type_, self._following.on_change)
-        return unseen(numbers, self._last_seen[type_]) if self._store.session_id == self._session_id else None
+        return self._notifications[type_].fresh(numbers) if self._store.session_id == self._session_id else None
 
     async def _changed(self, type_: PatternType, number: int) -> ResourcePattern | None:
         """Which list changed; None where that cannot be told any more."""
@@ -129,13 +129,13 @@ class Acls:
         seen = {}
         for type_ in SPECIFIC:
             numbers = await self._run_zk(self._store.changes, type_, self._following.on_change)
-            seen[type_] = max(numbers, default=self._last_seen[type_])
+            seen[type_] = Notifications(numbers)
         async with self._one_at_a_time:
             found, snapshot = await self._run_zk(self._read)
             for pattern, entries in self._kept(found.malformed).items():
                 snapshot = snapshot.with_list(pattern, entries)
             self.authorizer.snapshot = snapshot
-        self._last_seen, self._session_id = seen, session_id
+        self._notifications, self._session_id = seen, session_id
 
     def _read(self) -> tuple[Found, AclSnapshot]:
         """On the thread that waits for ZooKeeper: of many lists a snapshot takes a while to make."""

@@ -43,7 +43,10 @@ class ScramCredentials:
 
     def take_over(self, entity: str, properties: Mapping[str, str]) -> None:
         """These are the settings of the entity now."""
-        found = parts(entity)
+        try:
+            found = parts(entity)
+        except ConfigError:  # somebody has put it there who is not Kafka
+            return
         if len(found) != 1 or found[0].kind != USERS or found[0].name is None:
             return
         for mechanism in SCRAM_MECHANISMS:

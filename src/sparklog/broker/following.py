@@ -7,13 +7,40 @@ could not be taken over is looked for again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from logging import Logger
 
 from sparklog.errors import CoordinationError
 
 _LOOK_AT_LEAST_EVERY_S = 5.0
+
+
+class Notifications:
+    """Which of a folder's notifications were taken over, by their numbers.
+
+    ZooKeeper numbers them one by one. Somebody else may have put any number there, so it counts whether one is new,
+    not whether it is higher than the others.
+    """
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        """Those that are there, all taken over."""
+        self._known = set(numbers)
+        self._highest = max(self._known, default=-1)
+
+    def fresh(self, numbers: Sequence[int]) -> list[int] | None:
+        """Those of the numbers, in order, that were not taken over; None where others may have been missed."""
+        self._known.intersection_update(numbers)
+        if numbers and numbers[-1] < self._highest:  # they begin anew
+            return None
+        fresh = [each for each in numbers if each not in self._known]
+        is_whole = fresh == list(range(self._highest + 1, self._highest + 1 + len(fresh)))
+        return fresh if is_whole else None
+
+    def take(self, number: int) -> None:
+        """It is taken over."""
+        self._known.add(number)
+        self._highest = number
 
 
 class Following:
@@ -59,13 +86,3 @@ class Following:
                 self._logger.warning("changed %s will be looked for again: %s", self._what, error)
             except Exception:
                 self._logger.exception("changed %s could not be taken over", self._what)
-
-
-def unseen(numbers: Sequence[int], last: int) -> list[int] | None:
-    """Of the numbers of notifications, in order, those after ``last``; None where these may not be all: one is missing,
-    or numbers begin anew.
-    """
-    fresh = [number for number in numbers if number > last]
-    begins_anew = bool(numbers) and not fresh and numbers[-1] < last
-    is_whole = not fresh or (fresh[0] == last + 1 and len(fresh) == fresh[-1] - last)
-    return fresh if is_whole and not begins_anew else None

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sparklog.broker.following import Following
+from sparklog.broker.following import Following, Notifications
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.dynamic import Layers
 from sparklog.config.topic import TopicConfig, parse_stored
@@ -57,7 +57,7 @@ class Settings:
         self._on_topic_change: Callable[[str | None], None] = lambda _: None
         self.changes_taken_over = 0
         """Counts them; settings that were read under another count may be old."""
-        self._last_seen = -1
+        self._notifications = Notifications()
         self._doubted: set[str] = set()
         self._entities: dict[str, Mapping[str, str]] = {}
         self._on_entities: list[OnEntity] = []
@@ -82,7 +82,7 @@ class Settings:
 
     async def load(self) -> None:
         """Read the broker's own settings; what changes after this call began will be followed."""
-        self._last_seen = max(await self._run_zk(self._zk.config_changes, self._following.on_change), default=-1)
+        self._notifications = Notifications(await self._run_zk(self._zk.config_changes, self._following.on_change))
         await self._read_broker()
         await self._read_cluster()
         await self._read_entities()
@@ -148,18 +148,26 @@ class Settings:
 
     async def _catch_up(self) -> None:
         numbers = await self._run_zk(self._zk.config_changes, self._following.on_change)
-        fresh = [number for number in numbers if number > self._last_seen]
-        for number in fresh:
-            with _leaving_out_what_is_malformed():
-                entity = await self._run_zk(self._zk.changed_entity, number)
-                is_whole = entity is not None and number == self._last_seen + 1
-                await (self.take_over(entity) if is_whole else self._take_over_all())
-            self._last_seen = number
-        if fresh:
+        fresh = self._notifications.fresh(numbers)
+        if fresh is None:
+            await self._take_over_all()
+            self._notifications = Notifications(numbers)
+        for number in fresh or ():
+            entity = await self._changed_entity(number)
+            await (self._take_over_all() if entity is None else self.take_over(entity))
+            self._notifications.take(number)
+        if fresh != []:
             await self._run_zk(self._zk.forget_config_changes, _KEPT_MS)
         for topic in tuple(self._doubted):
             await self.take_over(topic_entity(topic))
             self._doubted.discard(topic)
+
+    async def _changed_entity(self, number: int) -> str | None:
+        """Whose settings changed; None where that cannot be told any more: it may be anybody's."""
+        with _leaving_out_what_is_malformed():
+            entity: str | None = await self._run_zk(self._zk.changed_entity, number)
+            return entity
+        return None
 
     async def _take_over_all(self) -> None:
         async with self._one_at_a_time:

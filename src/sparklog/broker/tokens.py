@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 from uuid import uuid4
 
-from sparklog.broker.following import Following, unseen
+from sparklog.broker.following import Following, Notifications
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode
@@ -70,7 +70,7 @@ class DelegationTokens:
         """By the traces of their HMACs."""
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
         """Those that were needed yet, by id and mechanism."""
-        self._last_seen = -1
+        self._notifications = Notifications()
         self._session_id = 0
         self._one_at_a_time = asyncio.Lock()
         self._catching_up = asyncio.Lock()
@@ -168,7 +168,7 @@ class DelegationTokens:
 
     async def _take_over_changes(self) -> None:
         numbers = await self._run_zk(self._store.changes, self._following.on_change)
-        fresh = unseen(numbers, self._last_seen) if self._store.session_id == self._session_id else None
+        fresh = self._notifications.fresh(numbers) if self._store.session_id == self._session_id else None
         if fresh is None:
             _logger.info("all delegation tokens are read again")
             await self._read_all()
@@ -179,7 +179,7 @@ class DelegationTokens:
                 await self._read_all()
                 return
             await self._take_over(token_id)
-            self._last_seen = number
+            self._notifications.take(number)
         if fresh:
             await self._run_zk(self._store.forget_changes, _KEPT_MS)
 
@@ -194,7 +194,7 @@ class DelegationTokens:
                 self._forget(token_id)
             for token in found.tokens.values():
                 self._put(token)
-        self._last_seen, self._session_id = max(numbers, default=self._last_seen), session_id
+        self._notifications, self._session_id = Notifications(numbers), session_id
 
     async def _take_over(self, token_id: str) -> None:
         async with self._one_at_a_time:

@@ -866,17 +866,17 @@ class ZkClient:
             self._client.ensure_path(path)
 
     def numbers(self, folder: str, prefix: str, on_change: OnChange | None = None) -> list[int]:
-        """The numbers of the sequential znodes in a folder, in order."""
-        return sorted(int(name.removeprefix(prefix)) for name in self._children(folder, on_change))
+        """The numbers of the sequential znodes in a folder, in order; other znodes there are passed over."""
+        return znodes.sequence_numbers(prefix, self._children(folder, on_change))
 
     def forget_older(self, folder: str, prefix: str, kept_ms: int) -> None:
         """Remove the sequential znodes made more than ``kept_ms`` before the newest; ZooKeeper has stamped both."""
         paths = [f"{folder}/{prefix}{number:010d}" for number in self.numbers(folder, prefix)]
         stats = [self._client.exists(path) for path in paths]
-        if not stats or stats[-1] is None:  # a later one was made meanwhile, by which another broker went
-            return
-        for path, stat in zip(paths, stats, strict=True):
-            if stat is not None and stats[-1].ctime - stat.ctime > kept_ms:
+        found = {path: stat for path, stat in zip(paths, stats, strict=True) if stat is not None}
+        newest = max(found.values(), key=lambda stat: stat.czxid, default=None)  # a number may be a stranger's
+        for path, stat in found.items():
+            if newest is not None and newest.ctime - stat.ctime > kept_ms:
                 self._delete(path)
 
     def names(self, path: str) -> list[str]:

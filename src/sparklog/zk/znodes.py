@@ -6,7 +6,8 @@ The tree and the JSON are Kafka 3.x's (``ZkData.scala``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from sparklog.config.listeners import (
 )
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import MalformedZnode
+from sparklog.security.acl.znode import is_storable
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition, uuid_from_text, uuid_to_text
 from sparklog.zk.entities import ENTITY_KINDS
 
@@ -61,6 +63,15 @@ PERSISTENT_PATHS = (
     LIVES,
     TERMS,
 )
+
+
+_DIGITS = re.compile(r"-?[0-9]{9,10}")
+
+
+def sequence_numbers(prefix: str, names: Iterable[str]) -> list[int]:
+    """The numbers of the sequential znodes with this prefix, in order; names of other kinds are left out."""
+    numbers = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return sorted(int(each) for each in numbers if _DIGITS.fullmatch(each) and each == f"{int(each):010d}")
 
 
 def _json(value: object) -> bytes:
@@ -444,9 +455,12 @@ def encode_config_change(entity: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """The entity whose settings changed."""
+    """The entity whose settings changed. Raises MalformedZnode, also where no znode can have that path."""
     with _reading(path):
-        return str(_parse(path, data)["entity_path"])
+        entity = str(_parse(path, data)["entity_path"])
+        if not all(map(is_storable, entity.split("/"))):
+            raise ValueError(entity)
+        return entity
 
 
 def encode_config(properties: dict[str, str]) -> bytes:

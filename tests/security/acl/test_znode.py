@@ -102,6 +102,17 @@ def test_random_bytes_are_malformed_or_a_list(data):
             decode()
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "../../config/users/alice", "a/b", "a\0b", "a\nb", "\ud800"])
+def test_a_change_of_a_list_that_no_znode_can_hold_is_malformed(name):
+    literal, prefixed = f"Topic:{name}".encode(errors="surrogatepass"), {"version": 1, "patternType": "PREFIXED"}
+    for type_, data in (
+        (LITERAL, literal),
+        (PREFIXED, json.dumps({**prefixed, "resourceType": "TOPIC", "name": name}).encode()),
+    ):
+        with pytest.raises(MalformedZnode):
+            znode.decode_change("/p", type_, data)
+
+
 def test_a_change_is_told_of_as_kafka_does():
     literal, prefixed = ResourcePattern(ResourceType.TOPIC, "a:b"), ResourcePattern(ResourceType.USER, "x", PREFIXED)
     assert znode.encode_change(literal) == b"TOPIC:a:b"

@@ -19,9 +19,9 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
 from sparklog.security.access import Operation
 from sparklog.security.acl.binding import AclBinding, AclFilter
-from sparklog.security.acl.checking import is_storable
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import ResourcePattern
+from sparklog.security.acl.znode import is_storable
 from sparklog.security.caller import Caller
 
 API = ApiKey.DELETE_ACLS

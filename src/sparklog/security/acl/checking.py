@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from sparklog.security.access import CLUSTER, OPERATIONS_ON, ResourceType
 from sparklog.security.acl.binding import AclBinding
 from sparklog.security.acl.entry import ALL, AclOperation
-from sparklog.security.acl.znode import checked_principal
-
-_NOT_IN_A_PATH: Final = re.compile(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]|\A\.{1,2}\Z")
-"""What ZooKeeper takes in no name of a znode."""
-
-
-def is_storable(name: str) -> bool:
-    """Whether a list of a resource of this name can be kept."""
-    return bool(name) and not _NOT_IN_A_PATH.search(name)
+from sparklog.security.acl.znode import checked_principal, is_storable
 
 
 def complaint_about(binding: AclBinding) -> str | None:

@@ -11,6 +11,7 @@ nobody: a denial that is misspelt is none that may be left out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -29,6 +30,13 @@ PERSISTENT_PATHS: Final = (
 )
 """What is made before the first list."""
 _VERSION: Final = 1
+_NOT_IN_A_PATH: Final = re.compile(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]|\A\.{1,2}\Z")
+"""What ZooKeeper takes in no name of a znode."""
+
+
+def is_storable(name: str) -> bool:
+    """Whether a list of a resource of this name can be kept: whether a znode can have the name."""
+    return bool(name) and not _NOT_IN_A_PATH.search(name)
 
 
 def list_path(pattern: ResourcePattern) -> str:
@@ -104,9 +112,15 @@ def encode_change(pattern: ResourcePattern) -> bytes:
 def decode_change(path: str, type_: PatternType, data: bytes) -> ResourcePattern:
     """Raises MalformedZnode."""
     try:
-        return _literal_change(data) if type_ is PatternType.LITERAL else _extended_change(data)
+        return _storable(_literal_change(data) if type_ is PatternType.LITERAL else _extended_change(data))
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise MalformedZnode(f"znode {path} does not tell of a change of an access control list: {error!r}") from error
+
+
+def _storable(pattern: ResourcePattern) -> ResourcePattern:
+    if not is_storable(pattern.name):
+        raise ValueError(pattern.name)
+    return pattern
 
 
 def _literal_change(data: bytes) -> ResourcePattern:
