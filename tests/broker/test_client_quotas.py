@@ -11,6 +11,8 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import HeartbeatResponse
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity
+from sparklog.security.acl.authorizer import AclAuthorizer
+from sparklog.security.audit import AuditLog
 from sparklog.security.caller import Caller
 from sparklog.security.principal import Principal
 from sparklog.testing.clock import ManualClock
@@ -139,6 +141,19 @@ def test_what_brokers_ask_each_other_does_not_count(clock, api):
     assert charge(quotas, caller, ApiKey.HEARTBEAT) == 0
     caller.busy_s = 6.0
     assert charge(quotas, caller, ApiKey.ADD_PARTITIONS_TO_TXN, version=3) > 0
+
+
+@pytest.mark.parametrize("api", [ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.FETCH, ApiKey.PRODUCE], ids=str)
+def test_what_is_refused_or_not_answered_makes_nothing_forgotten(clock, api):
+    quotas, caller = quotas_of(clock, {"clients/c": {"request_percentage": "1"}}), caller_of()
+    quotas.authorizer = AclAuthorizer([], AuditLog(clock.monotonic), allow_without_acl=False)
+    charge(quotas, caller, ApiKey.HEARTBEAT)
+    caller.busy_s += 5.0
+    if api is ApiKey.FETCH:
+        assert not quotas.follow(caller)
+    else:
+        quotas.charge(api, 9, caller, "c", 10, None if api is ApiKey.PRODUCE else HeartbeatResponse(throttle_time_ms=0))
+    assert charge(quotas, caller, ApiKey.HEARTBEAT) == 1000
 
 
 def test_a_fetch_that_is_too_much_is_not_given_and_does_not_count(clock):

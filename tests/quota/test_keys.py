@@ -54,6 +54,22 @@ def test_a_stored_value_that_is_no_number_is_named():
         quotas_in(Entity("u"), {"producer_byte_rate": "much"})
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("request_percentage", "nan"),
+        ("controller_mutation_rate", "-NaN"),
+        ("producer_byte_rate", "1" + "0" * 400),
+        ("consumer_byte_rate", "9" * 5000),
+        ("consumer_byte_rate", str(1 << 63)),
+    ],
+)
+def test_a_stored_value_with_which_nothing_can_be_counted_is_refused(name, text):
+    with pytest.raises(ConfigError, match=name) as caught:
+        quotas_in(Entity("u"), {name: text})
+    assert len(str(caught.value)) < 200
+
+
 def test_addresses_have_other_quotas_than_clients():
     assert keys_of(Entity("u")) is CLIENT_KEYS
     assert keys_of(IpEntity("10.0.0.1")) is IP_KEYS

@@ -104,6 +104,8 @@ def test_a_wait_is_rounded_to_the_next_millisecond():
 def test_no_wait_is_longer_than_an_answer_can_tell():
     assert throttle_ms(1e18, 1, 10_000, TEN_SECONDS) == LONGEST_MS
     assert refill_ms(-1e18, 1, TEN_SECONDS) == LONGEST_MS
+    assert throttle_ms(1, 5e-324, 10_000, TEN_SECONDS) == LONGEST_MS
+    assert refill_ms(-1, 5e-324, TEN_SECONDS) == LONGEST_MS
 
 
 def test_where_nothing_is_allowed_the_wait_is_until_all_is_forgotten():

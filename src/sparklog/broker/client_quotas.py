@@ -4,7 +4,7 @@ With each answer what its client has used is counted; over the quota the answer 
 is read from the connection for that time. Where several quotas are exceeded the longest wait counts. With no quota set
 nothing is counted.
 
-- A Produce counts with its size. One without an answer is held by the bytes alone.
+- A Produce counts with its size. One without an answer is held by the bytes alone; its time counts all the same.
 - A Fetch of a consumer counts with the size of its answer. What is too much is not given: the answer has no data, and
   does not count. Whoever has been given nothing for all windows gets an answer of any size, so that a batch that is
   larger than the quota of all windows keeps no consumer from going on. (In Kafka it does.)
@@ -14,7 +14,8 @@ nothing is counted.
   which the answer is made, and on what a request does after it has waited.
 - A change of topics counts with its partitions (``quota/mutations.py``).
 
-What brokers ask each other does not count, whoever says to be one.
+What brokers ask each other does not count, nor a follower's Fetch. Who may not be a broker (ClusterAction) and asks
+the same is a client: or a request that is refused would make what was spent before it forgotten.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from sparklog.quota.keys import CONNECTION_CREATION_RATE, CONSUMER_BYTE_RATE, PR
 from sparklog.quota.mutations import Mutations
 from sparklog.quota.quotas import Quotas, QuotaWindows
 from sparklog.quota.rate import Windows
+from sparklog.security.access import CLUSTER, AllowEverything, Authorizer, Operation
 from sparklog.security.caller import Caller
 from sparklog.zk.entities import CLIENTS, IPS, USERS, parts
 
@@ -97,6 +99,8 @@ class ClientQuotas:
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.is_on = False
         """Whether any client has a quota. While it is false nothing else need be asked."""
+        self.authorizer: Authorizer = AllowEverything()
+        """Says who may be a broker."""
         self.quotas = Quotas(_windows_of(config))
         self._clock = clock
         self._counts_time = False
@@ -168,20 +172,26 @@ class ClientQuotas:
         """
         if api is ApiKey.FETCH:
             return cast("int", answer.throttle_ms)  # it was charged for what it would have given
-        if api in BETWEEN_BROKERS or (api is ApiKey.ADD_PARTITIONS_TO_TXN and version >= _ADDED_BY_BROKERS):
-            self.forgive(caller)
+        if (
+            api in BETWEEN_BROKERS or (api is ApiKey.ADD_PARTITIONS_TO_TXN and version >= _ADDED_BY_BROKERS)
+        ) and self.is_broker(caller):
+            self._forgive(caller)
             return 0
         now_ms, user, name = self._now_ms(), caller.principal.name, client_id or ""
         wait_ms = 0
         if api is ApiKey.PRODUCE and self._holds_producers:
             wait_ms = self.quotas.produce.record(user, name, size, now_ms)
         if answer is None:
-            self.forgive(caller)
+            self._charge_time(caller, name, now_ms)
         else:
             told_ms = getattr(answer, "throttle_time_ms", None) or 0  # of changes, or of a lease
             wait_ms = max(wait_ms, told_ms, self._charge_time(caller, name, now_ms))
         self._mute(caller, wait_ms)
         return wait_ms
+
+    def is_broker(self, caller: Caller) -> bool:
+        """Whether the caller may ask what brokers ask."""
+        return self.authorizer.allows_quietly(caller, Operation.CLUSTER_ACTION, CLUSTER)
 
     def charge_fetch(self, caller: Caller, client_id: str | None, size: int) -> int:
         """A consumer is to be given so many bytes: for how long it is to wait instead, and is muted; 0: they count."""
@@ -233,7 +243,14 @@ class ClientQuotas:
         """Whether anybody has a quota of the loop's time."""
         return self._counts_time
 
-    def forgive(self, caller: Caller) -> None:
+    def follow(self, caller: Caller) -> bool:
+        """A follower fetches: whether it may be one, so that it does not count."""
+        is_broker = self.is_broker(caller)
+        if is_broker:
+            self._forgive(caller)
+        return is_broker
+
+    def _forgive(self, caller: Caller) -> None:
         """What the loop has spent on the connection since the last answer does not count."""
         caller.charged = (self._times_on, caller.busy_s)
 
@@ -242,7 +259,7 @@ class ClientQuotas:
             return 0
         times_on, charged_s = caller.charged
         spent_s = caller.busy_s - charged_s if times_on == self._times_on else 0.0
-        self.forgive(caller)
+        self._forgive(caller)
         return self.quotas.request.record(caller.principal.name, client_id, spent_s * _PERCENT, now_ms)
 
     def _mute(self, caller: Caller, wait_ms: int) -> None:

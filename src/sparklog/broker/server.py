@@ -200,6 +200,7 @@ class Broker:
         await self._settings.load()
         self._acls = acls.configured(config, self._zk, self.run_zk, self._clock)
         if self._acls is not None:
+            self._quotas.authorizer = self._acls.authorizer
             self._steps[_Step.ACLS] = self._acls.close
             await self._acls.load()
         self._tokens = tokens.configured(config, self._zk, self.run_zk, self._clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
+from math import isfinite, isnan
 from typing import Final, NamedTuple
 
 from sparklog.errors import ConfigError
@@ -16,6 +16,8 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 _TOLERANCE = 1e-6
+_SHOWN = 40
+"""Characters of what is stored."""
 _MAX_INT32, _MAX_INT64 = (1 << 31) - 1, (1 << 63) - 1
 
 
@@ -38,11 +40,16 @@ class Key(NamedTuple):
         return str(whole)
 
     def value(self, text: str) -> float:
-        """From what is stored. Raises ConfigError for what is no number."""
+        """From what is stored. Raises ConfigError for what is no number, or is too large."""
         try:
-            return float(text) if self.most is None else int(text)
+            value = float(text) if self.most is None else int(text)
         except ValueError as error:
-            raise ConfigError(f"{text!r} is no number") from error
+            raise ConfigError(f"{text[:_SHOWN]!r} is no number") from error
+        if isinstance(value, float) and isnan(value):
+            raise ConfigError(f"{text!r} is no number")
+        if self.most is not None and value > self.most:
+            raise ConfigError(f"{text[:_SHOWN]!r} is more than {self.most}")
+        return value
 
 
 CLIENT_KEYS: Final[Mapping[str, Key]] = {

@@ -133,11 +133,16 @@ def throttle_ms(observed: float, bound: float, span_ms: int, windows: Windows) -
     """
     if bound <= 0:
         return windows.all_ms
-    return min(floor((observed - bound) / bound * span_ms + 0.5), LONGEST_MS)
+    return _whole_ms((observed - bound) / bound * span_ms)
 
 
 def refill_ms(tokens: float, bound: float, windows: Windows) -> int:
     """How long to wait until an overdrawn bucket is at zero."""
     if bound <= 0:
         return windows.all_ms
-    return min(floor(-tokens / bound * 1000 + 0.5), LONGEST_MS)
+    return _whole_ms(-tokens / bound * 1000)
+
+
+def _whole_ms(wait_ms: float) -> int:
+    """Of a very small bound the wait is infinite."""
+    return floor(min(wait_ms + 0.5, LONGEST_MS))

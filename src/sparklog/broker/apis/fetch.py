@@ -107,8 +107,7 @@ def _throttle_ms(broker: BrokerContext, request: ApiRequest[FetchRequest], fetch
     quotas = broker.quotas
     if not quotas.is_on:
         return 0
-    if request.message.replica_id >= 0:
-        quotas.forgive(request.caller)
+    if request.message.replica_id >= 0 and quotas.follow(request.caller):
         return 0
     return quotas.charge_fetch(request.caller, request.client_id, _size_of(fetched))
 
