@@ -88,6 +88,7 @@ class Authority:
         *,
         ca: bool = False,
         expired: bool = False,
+        begins: timedelta = -_YEAR,
     ) -> x509.Certificate:
         now = datetime.now(UTC)
         end = now - timedelta(days=1) if expired else now + _YEAR
@@ -97,7 +98,7 @@ class Authority:
             .issuer_name(self.name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _YEAR)
+            .not_valid_before(now + begins)
             .not_valid_after(end)
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
@@ -123,11 +124,18 @@ class Authority:
         path.write_bytes(pkcs12.serialize_java_truststore(trusted, encryption))
         return path
 
-    def issue(self, subject: str | x509.Name, hosts: Sequence[str] = LOCAL, *, expired: bool = False) -> Certified:
-        """For a server that is reached by ``hosts``, or with none of them for a client."""
+    def issue(
+        self,
+        subject: str | x509.Name,
+        hosts: Sequence[str] = LOCAL,
+        *,
+        expired: bool = False,
+        begins: timedelta = -_YEAR,
+    ) -> Certified:
+        """For a server that is reached by ``hosts``, or with none of them for a client; good ``begins`` from now on."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = name_of(subject) if isinstance(subject, str) else subject
-        return Certified(key, self._sign(name, key, hosts, expired=expired), self.certificate)
+        return Certified(key, self._sign(name, key, hosts, expired=expired, begins=begins), self.certificate)
 
 
 class Certificates:
