@@ -18,8 +18,12 @@ CLEANER = "sparklog.replica.cleaning"
 def as_before():
     """What a test sets up is gone after it."""
     loggers = [logging.getLogger(name) for name in (None, CLEANER, "kazoo")]
-    before = [(each.handlers[:], each.level, each.propagate) for each in loggers]
+    before, factory = (
+        [(each.handlers[:], each.level, each.propagate) for each in loggers],
+        logging.getLogRecordFactory(),
+    )
     yield
+    logging.setLogRecordFactory(factory)
     for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
         for added in set(each.handlers) - set(handlers):
             added.close()
@@ -37,6 +41,17 @@ def test_the_example_gives_the_cleaner_a_file_of_its_own(tmp_path, monkeypatch, 
     said = capfd.readouterr().err
     assert "something else" in said
     assert "users-0" not in said
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_name_makes_up_no_line_and_no_colours(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    begin_to_log(EXAMPLE)
+    logging.getLogger("sparklog.net.server").warning(
+        "closing %s: häßlich", "a\nERROR sparklog all is lost\x1b[31m\u2028"
+    )
+    (line,) = capfd.readouterr().err.split("\n")[:-1]
+    assert line.endswith(r"closing a\nERROR sparklog all is lost\x1b[31m\u2028: häßlich")
 
 
 @pytest.mark.usefixtures("as_before")

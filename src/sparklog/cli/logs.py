@@ -1,7 +1,8 @@
 """Where a broker's log lines go: to standard error, or where a TOML file says.
 
 The file is what ``logging.config.dictConfig`` takes. Loggers have the names of modules: what compaction says comes from
-``sparklog.replica.cleaning``.
+``sparklog.replica.cleaning``. A message is one line, whatever names of clients are in it: what cannot be printed is
+written as Python writes it, so that nobody makes up lines, or speaks to a terminal.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ from sparklog.errors import ConfigError
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
 
 
+class _OneLine(logging.LogRecord):
+    def getMessage(self) -> str:  # noqa: N802 (it is logging's name)
+        message = super().getMessage()
+        if message.isprintable():
+            return message
+        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
+
+
 def begin_to_log(settings: Path | None) -> None:
     """Raises ConfigError for a file that is none of that kind."""
     logging.getLogger("kazoo").setLevel(logging.ERROR)
+    logging.setLogRecordFactory(_OneLine)
     if settings is None:
         logging.basicConfig(level=logging.INFO, format=_FORMAT)
         return
