@@ -789,7 +789,7 @@ USERS = [
         {"deletions": [{"name": "alice", "mechanism": 1}], "upsertions": [{"name": "bob", "mechanism": 2}]},
         [f"ALTER {ON_CLUSTER}"],
         {CLUSTER},
-        parts=("controller",),
+        parts=("controller", "turns"),
     ),
 ]
 """Of the users that authenticate by SCRAM."""

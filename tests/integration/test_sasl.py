@@ -249,19 +249,26 @@ def test_who_may_not_administer_is_refused_and_told_nothing(broker, zk, ports, l
     assert logs_in("erin", "erin-secret")
 
 
-def test_who_comes_by_the_command_line_before_or_beside_a_broker_is_let_in(broker, zookeeper, tmp_path, logs_in):
-    def user(*arguments):
+@pytest.mark.parametrize("way", ["zookeeper", "broker"])
+def test_whom_the_command_line_adds_is_let_in(broker, zookeeper, ports, tmp_path, logs_in, way):
+    administrator = tmp_path / "administrator.properties"
+    settings = scram(ports, "alice", "alice-secret")
+    administrator.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    where = ("--command-config", administrator)
+    if way == "zookeeper":
         where = ("--zookeeper", f"{zookeeper.connect_string}/sasl")
+
+    def user(*arguments):
         subprocess.run([*PROGRAM, "user", *arguments, *where], check=True, capture_output=True, timeout=60)
 
-    secret = tmp_path / "secret"
-    for password in ("first", "second"):
+    secret, name = tmp_path / "secret", f"by-{way}"
+    for command, password in (("add", "first"), ("set-password", "second")):
         secret.write_text(password)
-        user("add" if password == "first" else "set-password", "frank", "--password-file", secret)
-        eventually(lambda password=password: logs_in("frank", password))
-    assert not logs_in("frank", "first")
-    user("delete", "frank", "--yes")
-    eventually(lambda: not logs_in("frank", "second"))
+        user(command, name, "--password-file", secret)
+        eventually(lambda password=password: logs_in(name, password))
+    assert not logs_in(name, "first")
+    user("delete", name, "--yes")
+    eventually(lambda: not logs_in(name, "second"))
 
 
 def test_our_client_stops_at_once_where_it_is_not_let_in(broker, ports):

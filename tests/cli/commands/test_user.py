@@ -1,6 +1,7 @@
 """``sparklog user``, by a broker and in ZooKeeper itself; the password is in a file, or is typed."""
 
 import json
+import subprocess
 
 import click
 import pytest
@@ -75,6 +76,12 @@ def test_a_person_is_asked_for_the_password(here, topic, monkeypatch):
     assert asked == [(f"Password of {topic}", True, True)]
     assert "typed" not in done.out + done.err
     here("user", "delete", topic, "--yes")
+
+
+def test_where_there_is_no_terminal_nobody_is_asked(spawn, bootstrap, topic):
+    pipes = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "start_new_session": True}
+    _, complaint = spawn("user", "add", topic, "--bootstrap", bootstrap, **pipes).communicate(timeout=60)
+    assert b"no terminal to ask at: give --password-file FILE" in complaint
 
 
 @pytest.mark.parametrize(

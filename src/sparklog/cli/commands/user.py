@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from getpass import GetPassWarning
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
@@ -165,14 +167,23 @@ def _said(mechanisms: tuple[str, ...]) -> str:
 
 
 def _password(name: str, file: BinaryIO | None) -> str:
-    """Raises UsageError for an empty one."""
+    """Raises UsageError for an empty one, and where there is no terminal to ask at."""
     if file is None:
-        asked: str = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
-        return asked
+        return _typed(f"Password of {name}")
     found = _text(file.readline()).rstrip("\r\n")
     if not found:
         raise click.UsageError("the password is empty")
     return found
+
+
+def _typed(question: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)  # it would show what is typed
+        try:
+            typed: str = click.prompt(question, hide_input=True, confirmation_prompt=True, err=True)
+        except GetPassWarning:
+            raise click.UsageError("no terminal to ask at: give --password-file FILE (- for standard input)") from None
+    return typed
 
 
 def _text(line: bytes) -> str:
