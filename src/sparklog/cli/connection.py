@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sparklog.config.command_config import DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
+from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def bootstrap_option(command: F) -> F:
     The file's settings are for the connections that ``connected`` and ``administered`` make for the command.
     """
     return click.option(
-        "-b", "--bootstrap", envvar="SPARKLOG_BOOTSTRAP", metavar="HOST:PORT,...", callback=_take_bootstrap,
-        help=f"Brokers to ask first (or set SPARKLOG_BOOTSTRAP).  [default: {DEFAULT_BOOTSTRAP}]",
+        "-b", "--bootstrap", envvar=BROKERS, metavar="HOST:PORT,...", callback=_take_bootstrap,
+        help=f"Brokers to ask first (or set {BROKERS}).  [default: {DEFAULT_BOOTSTRAP}]",
     )(command_config_option(command))  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from typing import Final
 from sparklog.config.properties import load_properties
 
 ENVIRONMENT: Final = "SPARKLOG_COMMAND_CONFIG"
+BROKERS: Final = "SPARKLOG_BOOTSTRAP"
+"""The environment's variable that names brokers."""
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _BOOTSTRAP: Final = "bootstrap.servers"
 

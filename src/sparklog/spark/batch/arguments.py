@@ -6,10 +6,8 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from sparklog.config.command_config import DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
+from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.errors import ConfigError
-
-_BROKERS = "SPARKLOG_BOOTSTRAP"
 
 
 def add_cluster(parser: ArgumentParser) -> None:
@@ -18,9 +16,9 @@ def add_cluster(parser: ArgumentParser) -> None:
         "-b",
         "--bootstrap",
         "--bootstrap-server",
-        default=os.environ.get(_BROKERS) or None,
+        default=os.environ.get(BROKERS) or None,
         metavar="HOST:PORT,...",
-        help=f"brokers to ask first (default: those that {_BROKERS} names, or {DEFAULT_BOOTSTRAP})",
+        help=f"brokers to ask first (default: those that {BROKERS} names, or {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
         "--command-config",
