@@ -31,6 +31,7 @@ GROUPS = {
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
     "user": ("list", "add", "set-password", "delete"),
+    "token": ("create", "describe", "renew", "expire"),
     "acl": ("list", "add", "remove"),
     "quota": ("list", "set", "remove"),
     "compact": ("run", "status"),
@@ -50,6 +51,7 @@ ASKING = [
     ["writes", "finish"],
     ["user", "delete"],
     ["acl", "remove"],
+    ["token", "expire"],
 ]
 
 MISUSES = [

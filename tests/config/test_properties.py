@@ -1,6 +1,11 @@
-import pytest
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from sparklog.config.properties import load_properties
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sparklog.config.properties import format_properties, load_properties
 from sparklog.errors import ConfigError
 
 
@@ -38,6 +43,18 @@ def test_a_line_goes_on_behind_a_backslash(load):
 )
 def test_characters_are_meant_as_java_means_them(load, line, pair):
     assert load(line) == dict([pair])
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=20))
+@example("\\ \n\t")
+@example(" ")
+@example("\u2028x\x1f")
+@example('Module required password="a\\"b";')
+def test_what_is_written_is_read(value):
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "made.properties"
+        path.write_text(format_properties({"a": value, "b": "1"}), encoding="utf-8", newline="")
+        assert load_properties(path) == {"a": value, "b": "1"}
 
 
 def test_a_line_that_sets_nothing_is_counted_and_not_shown(load):

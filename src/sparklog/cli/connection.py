@@ -39,6 +39,9 @@ _ADVICE = {
     ErrorCode.NON_EMPTY_GROUP: "stop its members first, or wait until their session timeout has passed",
     ErrorCode.LEADER_NOT_AVAILABLE: 'start the broker that has it; "sparklog topic describe" says which',
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer copies are in sync than min.insync.replicas: start their brokers",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "tokens are for those that came by SASL with a password, or by TLS"
+    " with a certificate: --command-config FILE says how to",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "set delegation.token.secret.key on every broker",
     ErrorCode.TOPIC_ALREADY_EXISTS: 'delete it first ("sparklog topic delete"), or choose another name',
 }
 

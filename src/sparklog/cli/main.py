@@ -27,6 +27,7 @@ COMMANDS = {
     "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
     "config": "See and change settings while the cluster runs.",
     "user": "See, add and delete the users that authenticate by SCRAM.",
+    "token": "Make, see, renew and end delegation tokens.",
     "acl": "See, add and remove entries of access control lists.",
     "quota": "See, set and remove how much clients may have.",
     "compact": "See how far compacted topics are cleaned; clean them now.",

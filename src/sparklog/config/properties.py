@@ -9,7 +9,7 @@ takes. A value may be a password, so errors show none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = " \t\f"
 _PAIR = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:](?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_OUTER_BLANK = re.compile(r"\A\s|\s\Z")
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -37,6 +38,18 @@ def load_properties(path: Path) -> dict[str, str]:
             raise ConfigError(f"{path} line {number} is not key=value; a line that goes on in the next ends with \\")
         properties[_unescaped(pair["key"])] = _unescaped(pair["value"].strip())
     return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """The text of a file with these settings, whose names have nothing to escape."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    escaped = value.replace("\\", r"\\")
+    for letter, control in _CONTROLS.items():
+        escaped = escaped.replace(control, f"\\{letter}")
+    return _OUTER_BLANK.sub(lambda found: f"\\u{ord(found[0]):04x}", escaped)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
