@@ -105,6 +105,18 @@ def test_rows_become_records_once(spark, options, records, via):
     assert flat(records()) == expected()
 
 
+@pytest.mark.parametrize("more", [{}, {"keep_order": True}, {"via": "produce"}], ids=str)
+def test_rows_that_are_older_than_the_topic_keeps_are_warned_of(spark, options, admin, topic, caplog, more):
+    run(spark, options(name=f"{topic}-kept", **more))
+    assert "retention.ms" not in caplog.text
+    admin.alter_topic_configs(topic, {"retention.ms": str(3_600_000)})
+    run(spark, options(name=f"{topic}-new", timestamp=None, **more))
+    assert "retention.ms" not in caplog.text
+    run(spark, options(name=f"{topic}-old", **more))
+    assert "keeps records for 1 hours (retention.ms), by their timestamps" in caplog.text
+    assert "are of 1970-01-01: brokers delete these soon" in caplog.text
+
+
 @pytest.mark.parametrize("columns", [{"keep_order": True}, {"timestamp": None}, {"key": None, "keep_order": True}])
 def test_rows_keep_the_order_of_their_files(spark, options, records, columns):
     """Tasks read the files themselves, more than one for a partition."""

@@ -11,11 +11,13 @@ order of their files are read by tasks that write a file for each partition; the
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -40,7 +42,7 @@ from sparklog.log.adoption import Offer, offer_path
 from sparklog.log.checkpoints import read_topic_id
 from sparklog.log.offering import OfferWriter, renumber
 from sparklog.record.batch import increment_sequence
-from sparklog.record.columnar import ColumnarEncoder
+from sparklog.record.columnar import ColumnarEncoder, EncodedBatch
 from sparklog.record.compression import CompressionType
 from sparklog.spark.batch.sources import SEGMENTS, Source, fingerprint, fingerprint_of_files, rows_of
 from sparklog.spark.batch.stretches import Stretch, parquet_stretches, segment_stretches
@@ -50,7 +52,10 @@ from sparklog.structs import BrokerId, TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_RESULT = "partition int, tag string, bases array<bigint>, end_offset bigint, nbytes bigint, failure string"
+_log = logging.getLogger(__name__)
+_RESULT = (
+    "partition int, tag string, bases array<bigint>, end_offset bigint, nbytes bigint, failure string, oldest_ms bigint"
+)
 _MAX_BATCH_BYTES = 1 << 20
 _FENCED = frozenset(
     {
@@ -132,6 +137,8 @@ class _Part(NamedTuple):
     end_offset: int
     nbytes: int
     failure: str | None = None
+    oldest_ms: int | None = None
+    """The youngest timestamp of the batch in which that is least."""
 
 
 def run(spark: SparkSession, options: LoadOptions) -> Loaded:
@@ -177,9 +184,10 @@ class _Load:
         transaction = self._admin.begin_anew(self._group, self._options.timeout_ms)
         if self._is_done(print_):
             return Loaded(was_done=True)
+        configs = {each.name: each.value or "" for each in self._admin.topic_configs(self._options.topic)}
         parts: list[_Part] = []
         try:
-            job = self._job(transaction)
+            job = self._job(transaction, configs)
             self._admin.add_to_prepared(transaction, [self._tp(each.partition) for each in self._info.partitions])
             parts = self._build(job, rows) if stretches is None else self._build_stretches(job, stretches)
             self._adopt(job, parts)
@@ -187,6 +195,7 @@ class _Load:
         except BaseException as error:
             self._take_back(transaction, parts)
             raise _as_told(error, self._options.name) from error
+        self._warn_of_retention(configs, parts)
         return _summary(parts)
 
     def _is_done(self, print_: str) -> bool:
@@ -203,8 +212,7 @@ class _Load:
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self._options.topic, partition)
 
-    def _job(self, transaction: PreparedTransaction) -> _Job:
-        configs = {each.name: each.value or "" for each in self._admin.topic_configs(self._options.topic)}
+    def _job(self, transaction: PreparedTransaction, configs: Mapping[str, str]) -> _Job:
         kind = self._options.compression or configs["compression.type"]
         plain = kind in ("producer", "uncompressed")
         return _Job(
@@ -295,6 +303,22 @@ class _Load:
         if self._admin.end_prepared([transaction], commit=True) != [True]:
             raise ApiError(ErrorCode.PRODUCER_FENCED, "the transaction was ended by another")
 
+    def _warn_of_retention(self, configs: Mapping[str, str], parts: list[_Part]) -> None:
+        """Say so where the brokers will delete soon what was loaded, for retention goes by the records' own time."""
+        oldest_ms = min((each.oldest_ms for each in parts if each.oldest_ms is not None), default=None)
+        retention_ms = int(configs["retention.ms"])
+        deletes = retention_ms >= 0 and "delete" in configs["cleanup.policy"].split(",")
+        if deletes and oldest_ms is not None and oldest_ms < SystemClock().now_ms() - retention_ms:
+            _log.warning(
+                "topic %s keeps records for %d hours (retention.ms), by their timestamps, and the oldest loaded"
+                " are of %s: brokers delete these soon. To keep them, type: sparklog topic alter %s --config"
+                " retention.ms=-1",
+                self._options.topic,
+                retention_ms // 3_600_000,
+                _date(oldest_ms),
+                self._options.topic,
+            )
+
     def _take_back(self, transaction: PreparedTransaction, parts: list[_Part]) -> None:
         """As far as the cluster can be asked; else it does so itself when the transaction's time is up."""
         with suppress(Exception):
@@ -317,6 +341,14 @@ def _summary(parts: list[_Part]) -> Loaded:
     produced = {each.partition for each in parts}.difference(adopted)
     records, nbytes = sum(each.end_offset for each in parts), sum(each.nbytes for each in parts)
     return Loaded(records, nbytes, len(adopted), len(produced))
+
+
+def _date(timestamp_ms: int) -> str:
+    """A timestamp of a record may be of any size."""
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms)).date().isoformat()
+    except OverflowError:
+        return f"{timestamp_ms} ms"
 
 
 def _as_told(error: BaseException, name: str) -> BaseException:
@@ -351,6 +383,7 @@ _ARROW_RESULT = pa.schema(
         ("end_offset", pa.int64()),
         ("nbytes", pa.int64()),
         ("failure", pa.string()),
+        ("oldest_ms", pa.int64()),
     ]
 )
 
@@ -374,9 +407,10 @@ def _stretch_writer(job: _Job) -> Callable[[Stretch], list[_Part]]:
 def _write_stretch(job: _Job, stretch: Stretch) -> list[_Part]:
     """A file for each partition that rows of the stretch go to; what a person can mend is told, and not raised."""
     writers: dict[int, OfferWriter] = {}
+    youngest: list[int] = []
     try:
         for rows in stretch.rows():
-            _write_rows(job, rows, writers)
+            youngest += _write_rows(job, rows, writers)
         offers = {number: writer.finish() for number, writer in writers.items()}
     except (ApiError, LogError, OSError, pa.ArrowException) as error:
         for writer in writers.values():
@@ -384,13 +418,21 @@ def _write_stretch(job: _Job, stretch: Stretch) -> list[_Part]:
                 writer.discard()
         return [_Part(-1, None, [], 0, 0, f"{stretch.path}: {error}")]
     return [
-        _Part(number, offer.tag, list(offer.bases), offer.end_offset, writers[number].nbytes)
+        _Part(
+            number,
+            offer.tag,
+            list(offer.bases),
+            offer.end_offset,
+            writers[number].nbytes,
+            oldest_ms=_oldest(youngest),
+        )
         for number, offer in sorted(offers.items())
         if offer is not None
     ]
 
 
-def _write_rows(job: _Job, rows: pa.RecordBatch, writers: dict[int, OfferWriter]) -> None:
+def _write_rows(job: _Job, rows: pa.RecordBatch, writers: dict[int, OfferWriter]) -> list[int]:
+    """The youngest timestamps of the batches."""
     key, value, headers, timestamp, named = (rows.column(name) for name in rows.schema.names)
     wrong = misplaced(named, len(job.places)) if named.null_count < len(named) else None
     if wrong is not None:
@@ -398,6 +440,7 @@ def _write_rows(job: _Job, rows: pa.RecordBatch, writers: dict[int, OfferWriter]
             f"a row names partition {named[wrong]} of topic {job.topic!r}, which has 0 to {len(job.places) - 1}"
         )
     now_ms = SystemClock().now_ms()
+    youngest = []
     for share in Partitioner(len(job.places)).shares(key, rows.num_rows, named=named):
         writer = writers.get(share.partition)
         if writer is None:
@@ -409,6 +452,13 @@ def _write_rows(job: _Job, rows: pa.RecordBatch, writers: dict[int, OfferWriter]
         encoder = _encoder(job, increment_sequence(0, writer.next_offset))
         for batch in encoder.encode(*columns, now_ms=now_ms, rows=share.rows):
             writer.append(batch.data)
+            youngest.append(batch.max_timestamp)
+    return youngest
+
+
+def _oldest(youngest: Iterable[int]) -> int | None:
+    """Of the youngest timestamps of batches; -1 stands for none."""
+    return min((each for each in youngest if each >= 0), default=None)
 
 
 def _is_its_directory(directory: Path, topic_id: UUID) -> bool:
@@ -421,15 +471,13 @@ def _is_its_directory(directory: Path, topic_id: UUID) -> bool:
 
 def _encoded(
     job: _Job, partition: int, first: pa.RecordBatch, more: Iterator[pa.RecordBatch]
-) -> Iterator[tuple[bytearray, int]]:
-    """Batches and how many records each has."""
+) -> Iterator[EncodedBatch]:
     encoder = _encoder(job, 0)
     clock = SystemClock()
     for rows in chain((first,), (each for each in more if each.num_rows)):
         _check_one(rows, partition)
         columns = (rows.column(name) for name in ("key", "value", "headers", "timestamp"))
-        for batch in encoder.encode(*columns, now_ms=clock.now_ms()):
-            yield batch.data, batch.record_count
+        yield from encoder.encode(*columns, now_ms=clock.now_ms())
 
 
 def _encoder(job: _Job, base_sequence: int) -> ColumnarEncoder:
@@ -449,20 +497,24 @@ def _check_one(rows: pa.RecordBatch, partition: int) -> None:
         raise OSError(f"a task was given rows of partitions {found['min']} to {found['max']}")
 
 
-def _written(job: _Job, partition: int, directory: Path, batches: Iterator[tuple[bytearray, int]]) -> _Part | None:
+def _written(job: _Job, partition: int, directory: Path, batches: Iterator[EncodedBatch]) -> _Part | None:
     writer = OfferWriter(directory, uuid4().hex, job.segment_bytes)
+    youngest = []
     try:
-        for data, _ in batches:
-            writer.append(data)
+        for batch in batches:
+            writer.append(batch.data)
+            youngest.append(batch.max_timestamp)
         offer = writer.finish()
     except BaseException:
         with suppress(OSError):
             writer.discard()
         raise
-    return offer and _Part(partition, offer.tag, list(offer.bases), offer.end_offset, writer.nbytes)
+    if offer is None:
+        return None
+    return _Part(partition, offer.tag, list(offer.bases), offer.end_offset, writer.nbytes, oldest_ms=_oldest(youngest))
 
 
-def _produced(job: _Job, partition: int, batches: Iterator[tuple[bytearray, int]]) -> _Part:
+def _produced(job: _Job, partition: int, batches: Iterator[EncodedBatch]) -> _Part:
     """Only by the first attempt: what an earlier one has sent is part of the transaction, in whatever order."""
     from pyspark import TaskContext
 
@@ -470,12 +522,14 @@ def _produced(job: _Job, partition: int, batches: Iterator[tuple[bytearray, int]
     if context is not None and context.attemptNumber():
         raise OSError("a task that produced its rows died, and cannot be tried again in its transaction: run it again")
     tp, records, nbytes = TopicPartition(job.topic, partition), 0, 0
+    youngest = []
     config = ClientConfig.from_properties(job.settings)
     with closing(ClusterMetadata(config, SystemClock())) as cluster:
         producer = TransactionalBatchProducer(cluster, job.transaction, lambda _: None)
         with closing(producer):
-            for data, count in batches:
-                producer.send(tp, data)
-                records, nbytes = records + count, nbytes + len(data)
+            for batch in batches:
+                producer.send(tp, batch.data)
+                records, nbytes = records + batch.record_count, nbytes + len(batch.data)
+                youngest.append(batch.max_timestamp)
             producer.flush()
-    return _Part(partition, None, [], records, nbytes)
+    return _Part(partition, None, [], records, nbytes, oldest_ms=_oldest(youngest))
