@@ -23,6 +23,7 @@ def test_a_backup_is_made_listed_and_read_again(here, filled, dest):
     first = here("backup", filled, "--dest", dest)
     assert first.status == 0, first.err
     assert first.out.splitlines()[0].split("\t")[:3] == ["backup", "made", "topics"]
+    assert " bytes were copied; " in first.err
     second = json.loads(here("backup", "run", filled, "--dest", dest, "--output", "json").out)
     assert (second["backup"], second["copied_bytes"], list(second["topics"])) == (1, 0, [filled])
     listed = json.loads(here("backup", "list", dest, "--output", "json").out)
@@ -31,6 +32,7 @@ def test_a_backup_is_made_listed_and_read_again(here, filled, dest):
     assert here("backup", "list", dest).out.count(filled) == 2
     assert here("backup", "verify", dest).out == "1 backup whole: 1\n"
     assert here("backup", "verify", dest, "--all").out == "2 backups whole: 0, 1\n"
+    assert here("backup", filled, "--dest", dest).err.startswith("nothing was copied; ")
 
 
 def test_damage_is_an_error_that_names_the_file(here, filled, dest):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparklog.client import Producer
+from sparklog.client import Consumer, Producer
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.structs import BrokerId, TopicPartition
 from sparklog.testing.broker import BrokerHarness
@@ -93,6 +93,16 @@ def test_all_topics_are_cleaned(here, users):
     results = {(each["topic"], each["partition"]): each["result"] for each in json.loads(done.out)}
     assert results[users, 0] == "cleaned"
     assert status(here)["brokers"][0]["threads"] == 1
+
+
+def test_the_brokers_own_topics_are_shown_when_they_are_asked_for(here, users, bootstrap):
+    with Consumer(bootstrap_servers=bootstrap, group_id="reader") as consumer:
+        consumer.commit({TopicPartition(users, 0): 1})
+    own = "__consumer_offsets\t"
+    assert own not in here("compact", "status").out
+    assert own in here("compact", "status", "--internal").out
+    assert own in here("compact", "status", "__consumer_offsets").out
+    assert "__consumer_offsets" in {each["topic"] for each in status(here)["replicas"]}
 
 
 def test_a_topic_that_is_not_compacted_is_not_cleaned(here, topic):

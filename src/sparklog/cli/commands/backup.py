@@ -77,7 +77,8 @@ def run(topics: tuple[str, ...], dest: str, patience: float, anew: bool, as_json
         show_json(_document(made.number, made.backup) | {"copied_bytes": made.copied_bytes})
     else:
         show_table(_COLUMNS, [_row(made.number, made.backup)], right=_COLUMNS[2:-1])
-        click.echo(f"{made.copied_bytes:,} bytes were copied, the others were there", err=True)
+        copied = f"{made.copied_bytes:,} bytes were copied" if made.copied_bytes else "nothing was copied"
+        click.echo(f"{copied}; what an earlier backup had was not copied again", err=True)
     if not made.backup.is_consistent:
         click.echo(
             "transactions ended all the while: one may be in the backup in some partitions and not in others;"

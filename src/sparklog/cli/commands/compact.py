@@ -9,6 +9,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import counted, output_option, show_json, show_table
+from sparklog.cli.internal import is_internal_topic
 from sparklog.errors import ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -107,9 +108,10 @@ def run(topics: tuple[str, ...], everything: bool, partitions: tuple[int, ...], 
 
 @compact.command(short_help="Show how far each replica of compacted topics is cleaned.")
 @click.argument("topics", nargs=-1, metavar="[TOPIC...]")
+@click.option("--internal", is_flag=True, help="The topics too that brokers and Spark's sinks keep for themselves.")
 @output_option
 @bootstrap_option
-def status(topics: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
+def status(topics: tuple[str, ...], internal: bool, as_json: bool, bootstrap: str) -> None:
     """Show how far each replica of the TOPICs, or of all compacted topics, is cleaned.
 
     Of each broker: whether it cleans (log.cleaner.enable), how many logs at a time, and what Kafka has as metrics: the
@@ -118,7 +120,7 @@ def status(topics: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
     Of each replica: the share of what a cleaning would read that is new (dirty), the offset up to which it is clean,
     the bytes that may be cleaned now, how long it is overdue by max.compaction.lag.ms, its last cleaning since the
     broker started, and by how much that made it smaller. The state says what is being cleaned, and what cannot be and
-    why.
+    why; the brokers' own topics are shown without --internal too where there is something to say. JSON has them always.
 
     \b
     Examples:
@@ -128,11 +130,13 @@ def status(topics: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
     """
     with administered(bootstrap) as admin:
         found = admin.describe_compaction(topics or None)
+        hidden = set() if internal or topics or as_json else _internal(admin)
     if as_json:
         show_json(_document(found))
     else:
         show_table(_BROKER_COLUMNS, [_broker_row(*each) for each in found.brokers.items()], right=_BROKER_COLUMNS[2:])
-        rows = [_status_row(replica, state) for replica, state in found.replicas.items()]
+        shown = (each for each in found.replicas.items() if each[0].tp.topic not in hidden or _state(each[1]))
+        rows = [_status_row(replica, state) for replica, state in shown]
         show_table(_STATUS_COLUMNS, rows, right=(*_STATUS_COLUMNS[1:7], _STATUS_COLUMNS[8]))
     errors = [state.error for state in found.replicas.values() if state.error is not None]
     if errors:
@@ -140,6 +144,10 @@ def status(topics: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
         if errors[0].code is ErrorCode.INVALID_CONFIG:
             advice = '; "sparklog topic alter TOPIC --config cleanup.policy=compact" has a topic compacted'
         raise SparklogError(f"{errors[0].reason}{advice}")
+
+
+def _internal(admin: Admin) -> set[str]:
+    return {name for name, each in admin.describe_cluster().topics.items() if is_internal_topic(each)}
 
 
 def _compacted(admin: Admin) -> list[TopicPartition]:

@@ -104,9 +104,9 @@ class Committed(NamedTuple):
 
     def __str__(self) -> str:
         ages = f", {self.ages_s[0]:.1f} s old (p95 {self.ages_s[1]:.1f} s)" if self.ages_s else ""
-        behind = f"; {self.behind:,} offsets behind" if self.behind else ""
+        behind = f"; {_counted(self.behind, 'offset')} behind" if self.behind else ""
         return (
-            f"version {self.version}: {self.records:,} records{ages} in {self.files} files,"
+            f"version {self.version}: {_counted(self.records, 'record')}{ages} in {_counted(self.files, 'file')},"
             f" {self.nbytes / _MB:,.1f} MB, {self.seconds:.1f} s{behind}"
         )
 
@@ -371,6 +371,10 @@ def _perform(named: _Named) -> Outcome | Refused:
         return Refused.of(error)
     except (OSError, ArrowException) as error:
         return Refused("SPARKLOG_TABLE_NOT_WRITTEN", f"{named.place} cannot be written: {error}")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _made_again(each: Progress, known_id: UUID) -> str:
