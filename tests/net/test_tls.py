@@ -13,6 +13,7 @@ from sparklog.log.file_records import FileRecords
 from sparklog.net import server as net_server
 from sparklog.net.limits import Limits
 from sparklog.net.server import Entrance
+from sparklog.net.turns import TURN_S
 from sparklog.security.principal import Principal
 from sparklog.security.tls.contexts import client_context, server_context
 from sparklog.security.tls.distinguished_name import subject_name
@@ -183,6 +184,41 @@ def test_who_says_nothing_is_hung_up_on_in_time_without_a_line(server, caplog):
         server.call(jump, server.loop, net_server._KNOWN_WITHIN_S + 1)
         assert_hung_up(peer)
     assert "authenticated" not in caplog.text
+
+
+def test_a_handshake_goes_on_when_it_is_its_turn(server, client, certificates):
+    context = ssl.create_default_context(cadata=certificates.authority.pem)
+    with server.connect() as plain:
+        eventually(lambda: server.server._handshakes)
+
+        def come_when_the_turn_is_used_up():
+            turns = server.server.turns
+            turns.spend(turns.time() - 2 * TURN_S)
+            for handshake in server.server._handshakes:
+                handshake._go_on()
+            return turns.waiting
+
+        assert server.call(come_when_the_turn_is_used_up) == 1
+        with context.wrap_socket(plain, server_hostname="localhost") as secured:
+            secured.sendall(framed(b"a"))
+            assert read_frame(secured) == b"a"
+
+
+def test_a_handshake_that_is_dismissed_while_it_waits_takes_no_turn(server, caplog):
+    with server.connect() as peer:
+        eventually(lambda: server.server._handshakes)
+
+        def go_on_and_dismiss():
+            turns = server.server.turns
+            turns.spend(turns.time() - 2 * TURN_S)
+            for handshake in list(server.server._handshakes):
+                handshake._go_on()
+                server.server._dismiss(handshake, "")
+
+        server.call(go_on_and_dismiss)
+        assert_hung_up(peer)
+    eventually(lambda: not server.server.turns.waiting)
+    assert "failed in its turn" not in caplog.text
 
 
 def test_of_too_many_strangers_the_first_gives_way(server, certificates, monkeypatch):

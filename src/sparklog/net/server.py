@@ -247,7 +247,7 @@ class SocketServer:
                 self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {why}")
 
         try:
-            handshake = Handshake(self.loop, tls, sock, on_end)
+            handshake = Handshake(self.loop, self.turns, tls, sock, on_end)
         except OSError:  # its peer has gone already
             sock.close()
             self._leave(host)

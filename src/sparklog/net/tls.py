@@ -4,7 +4,8 @@ OpenSSL has what it has decrypted in hand: a socket that the system calls readab
 asks ``pending`` before it waits. And it wants a write that did not go through repeated with the same bytes: the socket
 keeps them, and whoever calls again with the same bytes first, as ``net/channel.py`` does, notices nothing.
 
-A handshake costs a signature, a millisecond and more of the one loop's time; each step of it is one turn of the loop.
+A handshake costs a signature, a millisecond and more of the one loop's time. So its steps are taken in turns
+(``net/turns.py``), as requests are served: strangers that come all at once hold up nobody who is in.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
+
+from sparklog.net.turns import Turns, Usage
 
 _SENT_A_CALL = 64 << 10
 Piece = bytes | bytearray | memoryview
@@ -75,11 +78,12 @@ def _first(buffers: Iterable[Piece], size: int) -> bytes:
 
 
 class Handshake:
-    """The server's part of one, on a loop; ``on_end`` is told the socket, or why there is none."""
+    """The server's part of one, on a loop; ``on_end`` is told the socket, or why there is none. A ``Worker``."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        turns: Turns,
         context: ssl.SSLContext,
         sock: socket.socket,
         on_end: Callable[[TlsSocket | None, str], None],
@@ -87,51 +91,59 @@ class Handshake:
         """Raises OSError for a socket that its peer has reset already."""
         sock.getpeername()
         self._loop = loop
+        self._turns = turns
         self._on_end = on_end
         context.sslsocket_class = TlsSocket
         wrapped = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         assert isinstance(wrapped, TlsSocket)
         self._socket = wrapped
         self._fd = wrapped.fileno()
-        self._writes = False
+        self._is_over = False
+        self.usage = Usage()
         self.is_silent = True
         """Whether the peer has sent nothing yet."""
-        loop.add_reader(self._fd, self._step)
+        loop.add_reader(self._fd, self._go_on)
+
+    def _go_on(self) -> None:
+        """The peer has done its part: take the next step, if it is this one's turn, else when it is."""
+        self.is_silent = False
+        self._let_go()
+        if self._turns.left_s > 0:
+            self.work(self._turns.left_s)
+        else:
+            self._turns.ask(self)
+
+    def work(self, seconds: float) -> None:  # noqa: ARG002 (a step cannot be parted)
+        """Take the next step."""
+        if self._is_over:
+            return
+        began = self._turns.time()
+        self._step()
+        self._turns.count(self.usage, self._turns.spend(began))
 
     def _step(self) -> None:
-        self.is_silent = False
         try:
             self._socket.do_handshake()
         except ssl.SSLWantReadError:
-            self._write(wanted=False)
+            self._loop.add_reader(self._fd, self._go_on)
         except ssl.SSLWantWriteError:
-            self._write(wanted=True)
+            self._loop.add_writer(self._fd, self._go_on)
         except OSError as error:
-            self._end(_complaint(error))
+            self.abort(_complaint(error))
         else:
-            self._let_go()
+            self._is_over = True
             self._on_end(self._socket, "")
-
-    def _write(self, *, wanted: bool) -> None:
-        if wanted != self._writes:
-            self._writes = wanted
-            if wanted:
-                self._loop.add_writer(self._fd, self._step)
-            else:
-                self._loop.remove_writer(self._fd)
 
     def _let_go(self) -> None:
         self._loop.remove_reader(self._fd)
-        self._write(wanted=False)
-
-    def _end(self, why: str) -> None:
-        self._let_go()
-        socket.socket.close(self._socket)
-        self._on_end(None, why)
+        self._loop.remove_writer(self._fd)
 
     def abort(self, why: str) -> None:
         """Hang up in the middle of it."""
-        self._end(why)
+        self._is_over = True
+        self._let_go()
+        socket.socket.close(self._socket)
+        self._on_end(None, why)
 
 
 def _complaint(error: OSError) -> str:
