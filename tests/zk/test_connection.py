@@ -13,7 +13,7 @@ from kazoo.security import ANYONE_ID_UNSAFE, Permissions
 from sparklog.cli.connection import in_zookeeper
 from sparklog.config.zookeeper_security import ZooKeeperSecurity
 from sparklog.errors import CoordinationError
-from sparklog.local.zookeeper import EmbeddedZooKeeper, ZooKeeperTls
+from sparklog.local.zookeeper import MODULES, NETTY, EmbeddedZooKeeper, ZooKeeperTls
 from sparklog.security.certificates import CertificateAuthority
 from sparklog.security.sasl.scram_credential import ScramMechanism
 from sparklog.structs import Endpoint
@@ -189,3 +189,45 @@ def _connect_by_name(server, settings):
         on_session=queue.Queue().put,
         security=ZooKeeperSecurity.divide(settings)[0],
     )
+
+
+class _ZooKeeperWithUsers(EmbeddedZooKeeper):
+    """Knows its clients by SASL, for which it loads what it needs for TLS too."""
+
+    def modules(self):
+        return (*MODULES, *NETTY)
+
+    def options(self):
+        users = self.data_dir / "jaas.conf"
+        users.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_broker="pw"; };')
+        return [*super().options(), f"-Djava.security.auth.login.config={users}"]
+
+    def settings(self):
+        provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        return {**super().settings(), "authProvider.sasl": provider}
+
+
+def _by_sasl(server, password, **more):
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule"
+    jaas = f'{module} required username="broker" password="{password}";'
+    settings = {"zookeeper.set.acl": "true", "sparklog.zookeeper.sasl.jaas.config": jaas}
+    return ZkClient(
+        server.connect_string,
+        session_timeout=6.0,
+        connect_timeout=5.0,
+        on_session=queue.Queue().put,
+        security=ZooKeeperSecurity.divide(settings)[0],
+    )
+
+
+def test_znodes_are_those_of_a_user_that_sasl_knows(tmp_path):
+    pytest.importorskip("puresasl")
+    with _ZooKeeperWithUsers(tmp_path, tick_time_ms=500, fsync=False) as server:
+        zk = _by_sasl(server, "pw")
+        zk.ensure_tree()
+        acls, _ = zk._client.get_acls("/config/users")
+        zk.close()
+        assert [(acl.perms, acl.id.scheme, acl.id.id) for acl in acls] == [(Permissions.ALL, "sasl", "broker")]
+        with pytest.raises(CoordinationError, match="took neither user nor password") as refused:
+            _by_sasl(server, "hidden")
+    assert "hidden" not in str(refused.value)

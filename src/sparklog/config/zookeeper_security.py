@@ -11,7 +11,8 @@ from sparklog.config.definition import any_of, one_of, parse, setting
 from sparklog.errors import ConfigError
 
 PREFIX = "zookeeper.ssl."
-_NAMES = frozenset({"zookeeper.set.acl", "zookeeper.clientCnxnSocket"})
+_JAAS = "sparklog.zookeeper.sasl.jaas.config"
+_NAMES = frozenset({_JAAS, "zookeeper.set.acl", "zookeeper.clientCnxnSocket"})
 _STORE_TYPES = ("", "PEM", "PKCS12", "JKS")
 _PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 """Kafka speaks TLS 1.2 alone unless it is told more, which a ZooKeeper 3.9 as it is refuses."""
@@ -68,6 +69,14 @@ class ZooKeeperSecurity:
         "HTTPS: ZooKeeper's certificate must have the name in zookeeper.connect; empty: it need not.",
     )
 
+    jaas: str = setting(
+        _JAAS,
+        T.PASSWORD,
+        "",
+        "Who we are to ZooKeeper, by SASL: org.apache.zookeeper.server.auth.DigestLoginModule required"
+        ' username="..." password="..."; (Kafka has it in a file of Java\'s, as Client.)',
+    )
+
     @classmethod
     def divide(cls, properties: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
         """Those among a broker's settings, and the others. Raises ConfigError on any that does not fit."""
@@ -89,10 +98,10 @@ class ZooKeeperSecurity:
             )
         if not self.tls and (self.key_store or self.trust_store):
             raise ConfigError("zookeeper.ssl.… says how to speak TLS, and zookeeper.ssl.client.enable=true does not")
-        if self.set_acl and not (self.tls and self.key_store):
+        if self.set_acl and not (self.tls and self.key_store) and not self.jaas:
             raise ConfigError(
                 "zookeeper.set.acl=true needs brokers that ZooKeeper knows: give each a certificate of the same subject"
-                " (zookeeper.ssl.client.enable, zookeeper.ssl.keystore.location)"
+                f" (zookeeper.ssl.client.enable, zookeeper.ssl.keystore.location), or the same user ({_JAAS})"
             )
 
     @property

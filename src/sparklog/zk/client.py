@@ -30,13 +30,16 @@ from uuid import UUID
 
 from kazoo.client import KazooState
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
+    ConnectionClosedError,
     ConnectionLoss,
     KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
@@ -127,6 +130,8 @@ class ZkClient:
         except KazooTimeoutError as error:
             self._client.close()
             raise CoordinationError(self._why_not_connected(connect)) from error
+        if security.jaas:
+            self._require_login(connect)
         if ensemble.chroot:  # given later: while it connects kazoo would warn of one that is yet to be made
             try:
                 if makes_chroot:
@@ -135,6 +140,17 @@ class ZkClient:
                 self.close()
                 raise
             self._client.chroot = ensemble.chroot
+
+    def _require_login(self, connect: str) -> None:
+        """ZooKeeper hangs up on a session whose user or password is wrong, and says no more."""
+        try:
+            self._client.exists("/")
+        except (AuthFailedError, ConnectionClosedError, SessionExpiredError) as error:
+            self.close()
+            raise CoordinationError(
+                f"ZooKeeper at {connect} took neither user nor password, or has no SASL"
+                " (sparklog.zookeeper.sasl.jaas.config)"
+            ) from error
 
     def _why_not_connected(self, connect: str) -> str:
         seconds, complaint = f"within {self._connect_timeout:.0f} s", self._client.handler.complaint

@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -19,11 +20,13 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from sparklog.config.zookeeper_connect import ConnectString
 from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
 from sparklog.errors import ConfigError
+from sparklog.security.sasl.jaas import option, parse_jaas
 from sparklog.security.tls.contexts import client_context
 from sparklog.security.tls.settings import TlsSettings
 from sparklog.structs import Endpoint
 from sparklog.zk.ownership import OwningClient
 
+_DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _LONGEST_PAUSE_S = 1.0
 """Between two rounds of attempts to connect; kazoo's own would double up to an hour."""
 
@@ -119,6 +122,21 @@ def _is_pem(security: ZooKeeperSecurity) -> bool:
         return True  # said with the file's name when it is read
 
 
+def _sasl_options(security: ZooKeeperSecurity) -> dict[str, str] | None:
+    """What kazoo is told of SASL; None for none. Raises ConfigError for what it cannot do."""
+    if not security.jaas:
+        return None
+    if find_spec("puresasl") is None:
+        raise ConfigError(
+            "SASL with ZooKeeper needs the package pure-sasl; type: pip install 'sparklog[zookeeper-sasl]'"
+        )
+    (module, *others) = parse_jaas(security.jaas)
+    if others or module.name != _DIGEST_MODULE:
+        raise ConfigError(f"ZooKeeper is told who we are by one {_DIGEST_MODULE}; no other login module is known here")
+    user, password = (option(module.options, each, "DIGEST-MD5") for each in ("username", "password"))
+    return {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+
+
 def kazoo_client(
     members: Sequence[Endpoint],
     session_timeout: float,
@@ -136,5 +154,6 @@ def kazoo_client(
         client_id=session,
         randomize_hosts=False,
         handler=Connects(session_timeout / len(members), tls_context(security)),
+        sasl_options=_sasl_options(security),
         connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": _LONGEST_PAUSE_S},
     )
