@@ -1,5 +1,6 @@
 """A local cluster, with a stand-in for the broker: ours has its own tests."""
 
+import contextlib
 import os
 import queue
 import signal
@@ -9,12 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from kazoo.security import Id, Permissions
 
+from sparklog.config.properties import load_properties
+from sparklog.config.zookeeper_security import ZooKeeperSecurity
 from sparklog.errors import ConfigError, ConnectionFailed
 from sparklog.local import broker as broker_module
-from sparklog.local.cluster import LocalCluster
+from sparklog.local.cluster import LocalCluster, SecureCluster
 from sparklog.local.directory import ClusterDirectory
 from sparklog.testing.eventually import eventually, wait_for_death
+from sparklog.zk.acls import AclStore
+from sparklog.zk.client import ZkClient
 
 pytestmark = pytest.mark.integration
 
@@ -22,6 +28,10 @@ FAKE = (sys.executable, str(Path(__file__).with_name("fake_broker.py")))
 
 
 class FakeCluster(LocalCluster):
+    program = FAKE
+
+
+class FakeSecureCluster(SecureCluster):
     program = FAKE
 
 
@@ -204,3 +214,55 @@ def test_what_a_broker_has_to_say_to_an_operator_is_passed_on(tmp_path, module):
     line = f"2024-05-06 07:08:09,123 WARNING sparklog.log.{module}  t-0: it is so"
     with FakeCluster(tmp_path, base_port=0, broker_args=["--log", line], on_event=events.append):
         assert events == ["broker 0: t-0: it is so"]
+
+
+def test_a_secure_cluster_has_its_users_before_its_brokers_and_stays_secure(tmp_path):
+    with FakeSecureCluster(tmp_path, base_port=0) as first:
+        (started,) = (tmp_path / "broker-0" / "starts").read_text().splitlines()
+        port, inner = first.brokers[0].spec.port, first.brokers[0].spec.inner_port
+        assert f"listeners=SASL_SSL://127.0.0.1:{port},SSL://127.0.0.1:{inner}" in started
+        with zookeeper_of(first) as zk:
+            assert {user: list(zk.config(f"users/{user}")) for user in ("admin", "spark")} == {
+                "admin": ["SCRAM-SHA-512"],
+                "spark": ["SCRAM-SHA-512"],
+            }
+            zk.change_entity_config("users/spark", {"SCRAM-SHA-512": None})
+            admin = zk.config("users/admin")
+            for owned in ("/", "/config/users", "/brokers"):
+                (owner,) = {acl.id for acl in zk._client.get_acls(owned)[0] if acl.perms == Permissions.ALL}
+                assert owner == Id("x509", "CN=sparklog-broker")
+            allowed = {str(entry) for entries in AclStore(zk).read_all().lists.values() for entry in entries}
+        assert "User:spark may WRITE from *" in allowed
+        assert not [each for each in allowed if "User:spark" not in each]
+    with pytest.raises(ConfigError, match="is not started for everybody: add --secure"):
+        FakeCluster(tmp_path, base_port=0)
+    first.secured.client_settings("admin").unlink()
+    with FakeSecureCluster(tmp_path, base_port=0) as second:
+        assert second.brokers[0].spec.inner_port == inner
+        assert second.zookeeper_connect == first.zookeeper_connect
+        with zookeeper_of(second) as zk:
+            assert zk.config("users/spark") == {}
+            assert zk.config("users/admin").keys() == admin.keys()
+            assert zk.config("users/admin") != admin
+
+
+def test_an_open_cluster_does_not_become_a_secure_one(tmp_path):
+    ClusterDirectory(tmp_path).zookeeper().mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"was made for everybody.*Leave --secure out, or choose another directory"):
+        FakeSecureCluster(tmp_path, base_port=0)
+
+
+@contextlib.contextmanager
+def zookeeper_of(cluster):
+    """A secure cluster's ZooKeeper, as a broker sees it."""
+    settings = load_properties(cluster.secured.broker_settings)
+    zk = ZkClient(
+        cluster.zookeeper_connect,
+        session_timeout=10.0,
+        on_session=lambda _: None,
+        security=ZooKeeperSecurity.divide(settings)[0],
+    )
+    try:
+        yield zk
+    finally:
+        zk.close()

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparklog.clock import Clock
-from sparklog.local.ports import require_free
+from sparklog.local.ports import LOOPBACK, require_free
 from sparklog.local.process import ChildProcess
+from sparklog.local.secured import BROKERS, CLIENTS
 
 START_TIMEOUT_S = 60.0
 STOP_GRACE_S = 20.0
@@ -34,6 +35,8 @@ class BrokerSpec:
     port: int
     host: str = "127.0.0.1"
     advertised_host: str = ""
+    inner_port: int = 0
+    """Of a secure cluster: clients then come by SASL_SSL, and brokers speak TLS to each other on this one."""
     arguments: Sequence[str] = ()
     program: Sequence[str] = PROGRAM
 
@@ -47,8 +50,24 @@ class BrokerSpec:
             *("--host", self.host),
             *("--port", str(self.port)),
             *(("--advertised-host", self.advertised_host) if self.advertised_host else ()),
+            *self._listeners(),
             *self.arguments,
         ]
+
+    def _listeners(self) -> list[str]:
+        if not self.inner_port:
+            return []
+        inner = f"{BROKERS}://{LOOPBACK}:{self.inner_port}"
+        own, told = (f"{CLIENTS}://{_bracketed(each)}:{self.port}" for each in (self.host, self._told))
+        return ["--set", f"listeners={own},{inner}", "--set", f"advertised.listeners={told},{inner}"]
+
+    @property
+    def _told(self) -> str:
+        return self.advertised_host or self.host
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 class BrokerProcess:

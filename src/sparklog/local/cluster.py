@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,12 +13,12 @@ from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
 from sparklog.local.directory import ClusterDirectory
 from sparklog.local.ensemble import Ensemble, Server
 from sparklog.local.member import EnsembleMember
-from sparklog.local.ports import HIGHEST_PORT, free_port, require_free, require_own
+from sparklog.local.ports import HIGHEST_PORT, LOOPBACK, free_port, require_free, require_own
 from sparklog.local.running import Running
+from sparklog.local.secured import SecureDirectory
 from sparklog.local.supervisor import Service, Supervisor
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 
-LOOPBACK = "127.0.0.1"
 _MOST_INTERNAL_COPIES = 3
 
 
@@ -49,6 +50,7 @@ class LocalCluster(Running):
 
     Broker N listens on ``base_port + N`` of ``host``, and tells clients ``advertised_host`` where that is given;
     ZooKeeper, which asks for no password, listens on the loopback address only. ``base_port`` 0 picks free ports.
+    A secure one (``SecureCluster``) asks for a certificate there too, and for a password where clients come.
     Ports picked once are kept while the directory lives, where they are still free. So is the number of ``zookeepers``,
     which is 1 unless it is said; several make an ensemble.
     A broker or a ZooKeeper that dies is started again; ``on_event(text)`` hears of it, on another thread, of a
@@ -62,6 +64,8 @@ class LocalCluster(Running):
     tick_time_ms: ClassVar[int] = 2000
     fsync_zookeeper: ClassVar[bool] = True
     supervised: ClassVar[bool] = True
+    is_secure: ClassVar[bool] = False
+    """Whether nobody comes in without a password or a certificate (``secured.py``); once it is so it stays so."""
     own_args: Mapping[int, Sequence[str]] = {}
     """What is on the command lines of single brokers besides."""
 
@@ -92,6 +96,7 @@ class LocalCluster(Running):
             )
         require_own(host)
         self.directory = ClusterDirectory(data_dir)
+        self.secured = self._secured()
         self.host = host
         self._advertised_host = advertised_host
         self._base_port = base_port
@@ -101,6 +106,10 @@ class LocalCluster(Running):
         remembered = self.directory.remembered_ports()
         count = self._zookeepers(zookeepers)
         self.zookeepers = self._members(count, remembered) if count > 1 else [self._only(remembered)]
+        if self.secured is not None:
+            for zookeeper in self.zookeepers:
+                zookeeper.tls = self.secured.zookeeper_tls
+        self._inner_ports: dict[str, int] = {}
         self.brokers = [self._broker(broker_id, remembered) for broker_id in range(brokers)]
 
     @property
@@ -122,27 +131,37 @@ class LocalCluster(Running):
         """Start everything and return when every broker serves."""
         self.directory.lock()
         try:
+            if self.secured is not None:  # before anything else, by which an open cluster is known
+                self.secured.prepare(self._names())
             self._remember_ports()
-            for zookeeper in self.zookeepers:
-                zookeeper.spawn()
-                self._note_process(zookeeper)
-            for zookeeper in self.zookeepers:
-                zookeeper.wait_until_ready()
-            for broker in self.brokers:
-                broker.spawn()
-                self._note_process(broker)
-            for broker in self.brokers:
-                broker.wait_until_ready()
-                for line in broker.news():
-                    self._on_event(f"{broker.name}: {line}")
-                if broker.has_reported_errors():
-                    self._on_event(f"{broker.name} reported errors while starting: see {broker.log_path}")
+            self._start_zookeepers()
+            if self.secured is not None:
+                self.secured.admit(self.zookeeper_connect, self.bootstrap_servers)
+            self._start_brokers()
         except BaseException:
             self.stop()
             raise
         if self.supervised:
             self._supervisor = Supervisor([*self.zookeepers, *self.brokers], self._on_event, self._note_process)
             self._supervisor.start()
+
+    def _start_zookeepers(self) -> None:
+        for zookeeper in self.zookeepers:
+            zookeeper.spawn()
+            self._note_process(zookeeper)
+        for zookeeper in self.zookeepers:
+            zookeeper.wait_until_ready()
+
+    def _start_brokers(self) -> None:
+        for broker in self.brokers:
+            broker.spawn()
+            self._note_process(broker)
+        for broker in self.brokers:
+            broker.wait_until_ready()
+            for line in broker.news():
+                self._on_event(f"{broker.name}: {line}")
+            if broker.has_reported_errors():
+                self._on_event(f"{broker.name} reported errors while starting: see {broker.log_path}")
 
     def stop(self) -> None:
         """Stop the brokers, then the ZooKeepers; a process that does not go in time is killed."""
@@ -163,8 +182,27 @@ class LocalCluster(Running):
             self.directory.remove_pid(zookeeper.name)
         self.directory.unlock()
 
+    def _names(self) -> list[str]:
+        """What clients reach the brokers by."""
+        return [each for each in (self.host, self._advertised_host) if not is_every_address(each)]
+
+    def _secured(self) -> SecureDirectory | None:
+        found = SecureDirectory(self.directory.secure)
+        if found.exists and not self.is_secure:
+            raise ConfigError(
+                f"the cluster in {self.directory.root} is secure, and is not started for everybody: add --secure, or"
+                " choose another directory"
+            )
+        if self.is_secure and not found.exists and self.directory.zookeepers():
+            raise ConfigError(
+                f"the cluster in {self.directory.root} was made for everybody: its znodes and files are open."
+                " Leave --secure out, or choose another directory (a backup carries topics over)"
+            )
+        return found if self.is_secure else None
+
     def _remember_ports(self) -> None:
         ports = {f"broker-{broker.spec.broker_id}": broker.spec.port for broker in self.brokers}
+        ports |= self._inner_ports
         for zookeeper in self.zookeepers:
             ports |= _ports_of(zookeeper)
         self.directory.remember_ports({**self.directory.remembered_ports(), **ports})
@@ -225,7 +263,19 @@ class LocalCluster(Running):
             arguments=(*self._broker_args, *self.own_args.get(broker_id, ())),
             program=self.program,
         )
+        if self.secured is not None:
+            spec = self._closed(spec, self.secured, remembered)
         return BrokerProcess(spec, self.directory.log(f"broker-{broker_id}"))
+
+    def _closed(self, spec: BrokerSpec, secured: SecureDirectory, remembered: dict[str, int]) -> BrokerSpec:
+        """The broker with a listener for clients that give a password, and an inner one for brokers."""
+        name = f"broker-{spec.broker_id}-inner"
+        port = self._inner_ports[name] = self._still_free(remembered.get(name, 0), LOOPBACK)
+        return replace(
+            spec,
+            inner_port=port,
+            arguments=("--config", str(secured.broker_settings), *spec.arguments),
+        )
 
     def _broker_port(self, broker_id: int, remembered: int) -> int:
         return self._base_port + broker_id if self._base_port else self._still_free(remembered, self.host)
@@ -241,3 +291,9 @@ class LocalCluster(Running):
 
     def _note_process(self, service: Service) -> None:
         self.directory.write_pid(service.name, service.pid)
+
+
+class SecureCluster(LocalCluster):
+    """One that lets nobody in without a password or a certificate."""
+
+    is_secure = True

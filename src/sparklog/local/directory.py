@@ -7,6 +7,7 @@ DIR/zookeeper-N/      the data of member N, where there is an ensemble instead
 DIR/broker-N/         the log directory of broker N
 DIR/zookeeper.pid (or zookeeper-N.pid), broker-N.pid     while they run
 DIR/logs/             what they print
+DIR/secure/           keys, certificates and passwords of a cluster that is secure (``secured.py``)
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class ClusterDirectory(LockedDirectory):
 
     def broker(self, broker_id: int) -> Path:
         return self.root / f"broker-{broker_id}"
+
+    @property
+    def secure(self) -> Path:
+        return self.root / "secure"
 
     def log(self, name: str) -> Path:
         return self.root / "logs" / f"{_file_name(name)}.log"

@@ -11,6 +11,7 @@ from typing import Final
 
 from sparklog.errors import ConfigError
 
+LOOPBACK: Final = "127.0.0.1"
 HIGHEST_PORT: Final = 65_535
 _HOLDS_MOST: Final = 200
 _held: Final[deque[int]] = deque()

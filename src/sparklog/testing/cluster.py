@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sparklog.config.properties import load_properties
 from sparklog.local.broker import BrokerProcess
 from sparklog.local.cluster import LocalCluster
 from sparklog.testing.broker import settings_arguments
@@ -47,3 +48,18 @@ class ClusterHarness(LocalCluster):
     def start_broker(self, broker_id: int) -> None:
         """Start it again where it was."""
         self.broker(broker_id).start()
+
+
+class SecureClusterHarness(ClusterHarness):
+    """One that lets nobody in without a password or a certificate, as ``sparklog up --secure`` does."""
+
+    is_secure = True
+
+    def client_file(self, user: str) -> Path:
+        """The settings of the clients of ``admin`` or ``spark``, as Kafka's tools take them."""
+        assert self.secured is not None
+        return self.secured.client_settings(user)
+
+    def client(self, user: str) -> dict[str, str]:
+        """The same by their names."""
+        return load_properties(self.client_file(user))

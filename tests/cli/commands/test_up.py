@@ -5,6 +5,8 @@ import re
 import signal
 import socket
 import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -167,3 +169,45 @@ def test_an_ensemble_goes_on_without_a_member_that_comes_back(start, run, topic,
     again = start()
     assert run("consume", topic, "-b", again.bootstrap).out == "kept\n"
     assert again.stop(signal.SIGTERM) == 0
+
+
+def next_lines(said, title):
+    """What is to be typed below one of the titles."""
+    return textwrap.dedent(re.search(rf"^{re.escape(title)}\n\n(.*?)\n\n", said, re.MULTILINE | re.DOTALL)[1])
+
+
+def test_a_secure_cluster_says_what_to_type(start, run, monkeypatch):
+    up = start("--secure")
+    export, create, produce, consume = next_lines(up.said, "Next, in another terminal:").splitlines()
+    assert run("topic", "list", "-b", up.bootstrap).status == 1
+    name, file = re.fullmatch(r"export (\w+)=(.*)", export).groups()
+    monkeypatch.setenv(name, file)
+    said, _, command = produce.partition(" | ")
+    results = [
+        run(*words[1:], stdin=text)
+        for words, text in [
+            (create.split(), b""),
+            (command.split(), said.removeprefix("echo ").encode() + b"\n"),
+            (consume.split(), b""),
+        ]
+    ]
+    assert [each.status for each in results] == [0, 0, 0], results
+    assert results[-1].out == "hello\n"
+    assert up.stop(signal.SIGTERM) == 0
+    refused = run("up", "--data", up.directory, "--port", "0")
+    assert (refused.status, refused.err.count("\n")) == (1, 1)
+    assert "add --secure, or choose another directory" in refused.err
+
+
+@pytest.mark.slow
+def test_what_is_said_of_spark_is_a_program(start, run, quick_spark):
+    up = start("--secure", "--brokers", "3", "--zookeepers", "3")
+    admin = ("--command-config", up.directory / "secure" / "admin.properties")
+    assert run("topic", "create", "greetings", "--replication-factor", "3", *admin).status == 0
+    assert run("produce", "greetings", *admin, stdin=b"hello\n").status == 0
+    session = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.master('local[1]').getOrCreate()\n"
+    program = session + next_lines(up.said, "or in PySpark:")
+    environ = {**os.environ, **quick_spark}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "|[68 65 6C 6C 6F]|" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,33 @@ or in PySpark:
 
 Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from there."""
 
+_NEXT_SECURELY = """\
+Nobody comes in without a password. Those of the users admin and spark are in files that only you may read:
+
+  {admin}
+  {spark}
+
+Next, in another terminal:
+
+  export SPARKLOG_COMMAND_CONFIG={admin}
+  sparklog topic create greetings --partitions 2
+  echo hello | sparklog produce greetings
+  sparklog consume greetings
+
+with Kafka's own tools:
+
+  kafka-topics.sh --bootstrap-server {bootstrap} --command-config {admin} --list
+
+or in PySpark:
+
+  from pathlib import Path
+  from sparklog.config.properties import load_properties
+  settings = {{f"kafka.{{name}}": value for name, value in load_properties(Path({spark_path!r})).items()}}
+  spark.read.format("sparklog").options(**settings).option("subscribe", "greetings").load().show()
+
+Other users: sparklog user and sparklog acl; docs/security.md says more.
+Ctrl-C stops the cluster; "sparklog up --secure" with the same directory goes on from there."""
+
 
 @click.command()
 @click.option("--brokers", type=click.IntRange(1, 99), default=1, show_default=True, help="How many brokers.")
@@ -50,7 +78,10 @@ Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from the
 )  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address that the brokers listen on.")
 @click.option("--advertised-host", default="", help="Address to tell clients; needed with --host 0.0.0.0.")
-def up(brokers: int, zookeepers: int | None, data: Path, port: int, host: str, advertised_host: str) -> None:
+@click.option("--secure", is_flag=True, help="Let nobody in without a password: TLS, users, rights (docs/security.md).")
+def up(
+    brokers: int, zookeepers: int | None, data: Path, port: int, host: str, advertised_host: str, *, secure: bool
+) -> None:
     """Start a cluster on this machine: ZooKeeper and some brokers.
 
     It runs until Ctrl-C or SIGTERM. ZooKeeper needs Java 17 or newer; brokers do not. What dies is started
@@ -63,11 +94,13 @@ def up(brokers: int, zookeepers: int | None, data: Path, port: int, host: str, a
       sparklog up
       sparklog up --brokers 3 --data /var/tmp/cluster --port 19092
       sparklog up --brokers 3 --zookeepers 3
+      sparklog up --secure
       sparklog up --host 0.0.0.0 --advertised-host log.example.org
     """
-    from sparklog.local.cluster import LocalCluster
+    from sparklog.local.cluster import LocalCluster, SecureCluster
 
-    cluster = LocalCluster(
+    kind = SecureCluster if secure else LocalCluster
+    cluster = kind(
         data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo, zookeepers=zookeepers
     )
     try:
@@ -85,6 +118,11 @@ def _describe(cluster: LocalCluster) -> None:
     for broker in cluster.brokers:
         click.echo(f"{broker.name:<{width}} {broker.address:<21} process {broker.pid}")
     click.echo(f"data in {cluster.directory.root}\n")
-    bootstrap = cluster.bootstrap_servers
+    bootstrap, secured = cluster.bootstrap_servers, cluster.secured
+    if secured is not None:
+        files = {user: secured.client_settings(user) for user in ("admin", "spark")}
+        quoted = {user: shlex.quote(str(path)) for user, path in files.items()}
+        click.echo(_NEXT_SECURELY.format(bootstrap=bootstrap, spark_path=str(files["spark"]), **quoted))
+        return
     given = DEFAULT_BOOTSTRAP in bootstrap.split(",")
     click.echo(_NEXT.format(bootstrap=bootstrap, option="" if given else f" --bootstrap {bootstrap}"))
