@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from compat import secured
 from compat.kafka_tools import MOVED, TOPICS
 
 from sparklog.errors import ConfigError
@@ -65,3 +66,24 @@ def made(tool, topic):
     """A topic of two partitions that TopicCommand has created."""
     tool(TOPICS, "--create", "--topic", topic, "--partitions", "2", "--config", "segment.bytes=2000000")
     return topic
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory):
+    """Keys and certificates of the two below."""
+    return secured.Stores(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(zookeeper, tmp_path_factory, stores):
+    """Kafka with every protocol and mechanism, which tests share."""
+    _present("kafka")
+    with secured.kafka(tmp_path_factory.mktemp("kafka"), f"{zookeeper.connect_string}/secured-kafka", stores) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def secured_ours(zookeeper, tmp_path_factory, stores):
+    """A broker of ours with the same settings."""
+    with secured.ours(tmp_path_factory.mktemp("ours"), f"{zookeeper.connect_string}/secured-ours", stores) as found:
+        yield found

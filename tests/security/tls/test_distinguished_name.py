@@ -1,4 +1,4 @@
-"""Names as Java prints them. The JVM itself is asked in ``test_java_names.py``."""
+"""Names as Java prints them. The JVM itself is asked in ``tests/compat/test_java_names.py``."""
 
 import pytest
 from cryptography import x509
@@ -50,6 +50,10 @@ def name(*attributes: x509.NameAttribute[str]) -> x509.Name:
         (
             name(x509.NameAttribute(NameOID.ORGANIZATION_NAME, "12", _ASN1Type.NumericString)),
             "O=#12023132",
+        ),
+        (
+            name(x509.NameAttribute(NameOID.ORGANIZATION_NAME, "a", _ASN1Type.UniversalString)),
+            "O=#1c0400000061",
         ),
         (
             x509.Name(

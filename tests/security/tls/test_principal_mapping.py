@@ -27,10 +27,23 @@ def mapped(rules: str, name: str = NAME) -> str:
         ("RULE:.*/$0/", NAME),
         ("RULE:CN=.*/x/", "x"),
         ("RULE:.*/x/", "xx"),
+        ("RULE:^CN=(?<who>.*?),.*$/${who}/", "Anna.Adler"),
+        ("RULE:^CN=(.*?),.*$/$01/", "Anna.Adler"),
+        ("RULE:[^.]+[.].*/x/", "x"),
     ],
 )
 def test_the_first_rule_that_matches_the_whole_name_decides(rules: str, user: str) -> None:
     assert mapped(rules) == f"User:{user}"
+
+
+@pytest.mark.parametrize("name", ["CN=J\u00f6rg", "CN=Anna\r", "CN=Anna\u2028", "CN=Anna\x85"])
+def test_letters_and_dots_are_what_they_are_in_java(name: str) -> None:
+    """Letters are those of ASCII, and a dot is no end of a line."""
+    assert mapped(r"RULE:^CN=(\w+.?)$/$1/,DEFAULT", name) == f"User:{name}"
+
+
+def test_a_dot_may_be_told_to_be_anything() -> None:
+    assert mapped("RULE:(?s)^CN=(.*)$/$1/", "CN=Anna\r") == "User:Anna\r"
 
 
 @pytest.mark.parametrize("rules", ["", " , ", "RULE:^CN=(.*?)$/nobody/L,RULE:O=/part/"])
@@ -53,6 +66,10 @@ def test_a_name_without_a_rule_is_nobody(rules: str) -> None:
         "RULE:CN=.*/$1/",
         "RULE:CN=(.*)/$x/",
         "RULE:CN=(.*)/${x}/",
+        "RULE:CN=[a-z&&[^b]]/x/",
+        "RULE:CN=[a[b]]/x/",
+        "RULE:(?u)CN=(.*)/$1/",
+        "RULE:CN=\\p{Lu}/x/",
     ],
 )
 def test_rules_that_cannot_be_are_refused_when_they_are_read(rules: str) -> None:

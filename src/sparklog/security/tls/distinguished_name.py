@@ -22,8 +22,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, UniversalString, BMPString."""
+_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString. To a JVM UniversalString is no text."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANKS: Final = " \r"
 _VERSION: Final = 0xA0

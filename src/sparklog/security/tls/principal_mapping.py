@@ -3,11 +3,15 @@
 ``RULE:pattern/replacement/[L|U]`` or ``DEFAULT``, parted by commas. The first rule whose pattern matches the whole name
 decides. ``DEFAULT`` takes the name as it is. In a replacement ``$1`` is the first group, and a backslash takes the next
 character as it is. L makes the result lower case, U upper case.
+
+Patterns are Java's. Invariant: a pattern stands for what it does in Java, or is refused. So a dot is no end of a line,
+letters and digits are those of ASCII, and classes within classes, which Python reads otherwise, are refused.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,6 +25,14 @@ _RULE = re.compile(_FORM)
 _PIECE = re.compile(
     r"\\(?P<literal>.)|\$(?P<group>[0-9]+)|\$\{(?P<name>\w+)\}|(?P<bad>[\\$])|(?P<plain>[^\\$]+)", re.DOTALL
 )
+
+_OF_JAVA = re.compile(
+    r"\\.|(?P<nested>\[\^?\]?(?:\\.|[^\]\\[])*\[)|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<dot>\.)|(?P<name>\(\?<(?=[A-Za-z]))",
+    re.DOTALL,
+)
+"""Of a pattern: an escape, a class, or what Python writes otherwise."""
+_DOTS_ARE_ALL = re.compile(r"\(\?[a-z]*s")
+_NO_END_OF_LINE = "[^\n\r\x85\u2028\u2029]"
 
 Piece = str | int
 """Of a replacement: a text, or the number of a group."""
@@ -76,11 +88,29 @@ def _parse(text: str) -> _Rule | None:
         return _Rule(None)
     if match[2] is None:
         return None
-    try:
-        pattern = re.compile(match[2])
-    except re.error as error:
-        raise ConfigError(f"{_SETTING}: {match[2]!r} is no pattern: {error}") from error
+    pattern = _compiled(match[2])
     return _Rule(pattern, tuple(_pieces(match[3], pattern)), match[4])
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Raises ConfigError for what is no pattern, and for what would not mean the same as in Java."""
+    dot = "." if _DOTS_ARE_ALL.search(pattern) else _NO_END_OF_LINE
+    try:
+        written = _OF_JAVA.sub(lambda found: _as_in_python(found, dot), pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return re.compile(written, re.ASCII)
+    except (ValueError, re.error, Warning) as error:
+        raise ConfigError(f"{_SETTING}: {pattern!r} is no pattern that can be used here: {error}") from error
+
+
+def _as_in_python(found: re.Match[str], dot: str) -> str:
+    """A piece of a pattern; ``dot`` is what a dot stands for."""
+    if found["nested"]:
+        raise ValueError("it has a class within a class")
+    if found["dot"]:
+        return dot
+    return "(?P<" if found["name"] else found[0]
 
 
 def _pieces(replacement: str, pattern: re.Pattern[str]) -> Iterator[Piece]:
@@ -99,7 +129,7 @@ def _reference(digits: str, groups: int, replacement: str) -> Iterator[Piece]:
     """As many digits as name a group; the others are text. One that names none is text, where there are groups."""
     for end in range(len(digits), 0, -1):
         number = int(digits[:end])
-        if number <= groups and (end == 1 or not digits.startswith("0")):
+        if number <= groups:
             yield number
             yield digits[end:]
             return
