@@ -86,6 +86,16 @@ def test_a_producer_that_wants_no_answer_is_not_read_either(held, connection, tp
     assert wire.list_offset(connection, tp, -1)[1] == 1
 
 
+def test_our_producer_shows_what_it_is_told_to_wait(bootstrap, client_id, tp, limit):
+    with Producer(bootstrap_servers=bootstrap, client_id=client_id) as producer:
+        producer.send(tp.topic, b"v" * A_BATCH).result(60)
+        assert producer.metrics()["throttle-count"] == 0
+        limit(producer_byte_rate=10)
+        producer.send(tp.topic, b"v" * A_BATCH).result(60)
+        assert producer.metrics()["throttle-time-max"] > AGES_S * 1000
+        assert producer.metrics()["throttle-count"] == 1
+
+
 def test_a_consumer_over_its_quota_is_given_nothing(held, connection, tp, limit):
     for _ in range(2):
         wire.produce(connection, tp, wire.batch_of(b"v" * A_BATCH))

@@ -381,6 +381,18 @@ def test_what_is_cancelled_in_a_silence_is_not_sent(peer):
     asyncio.run(test())
 
 
+def test_each_time_of_silence_is_told(peer):
+    async def test():
+        told = []
+        peer.reply = throttling(peer, 60, 10)
+        connection = await AsyncConnection.open(peer.endpoint, throttled=told.append)
+        await asyncio.gather(*(connection.request(ApiKey.HEARTBEAT, heartbeat) for _ in range(2)))
+        assert told == [60, 10]
+        connection.close()
+
+    asyncio.run(test())
+
+
 def test_a_connection_is_closed_in_a_silence(peer):
     async def test():
         connection = await _silent(peer, 60)

@@ -39,7 +39,7 @@ program gets that crashes is in [delivery/](delivery/).
 
 Settings have Kafka's names. Give them in a mapping, `Producer({"bootstrap.servers": "127.0.0.1:9092"})`, or as keywords
 with `_` for the dots, `Producer(bootstrap_servers="127.0.0.1:9092")`. Kafka's settings that mean nothing here are left
-out with a warning; those of TLS and SASL are refused.
+out with a warning; those of TLS and SASL are in [security.md](security.md).
 
 Made from the code: `python -m sparklog.client.client_page`.
 """

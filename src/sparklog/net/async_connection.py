@@ -19,7 +19,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from sparklog import __version__
 from sparklog.errors import ConnectionFailed, RemoteProtocolError, SparklogError
@@ -79,8 +79,15 @@ class AsyncConnection(asyncio.BufferedProtocol):
     A failure raises ConnectionFailed, ProtocolError or AuthenticationFailed in all of them and closes it; open another.
     """
 
-    def __init__(self, endpoint: Endpoint, client_id: str, security: ConnectionSecurity = PLAIN) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        client_id: str,
+        security: ConnectionSecurity = PLAIN,
+        throttled: Callable[[float], object] = lambda _: None,
+    ) -> None:
         self.endpoint = endpoint
+        self._throttled = throttled
         self._security = security
         self._has_answered = False
         """Whether it has answered anything but which versions it speaks."""
@@ -115,14 +122,18 @@ class AsyncConnection(asyncio.BufferedProtocol):
         client_id: str = "sparklog",
         timeout: float = 10.0,
         security: ConnectionSecurity = PLAIN,
+        throttled: Callable[[float], object] = lambda _: None,
     ) -> AsyncConnection:
         """Connect, and authenticate. Raises ConnectionFailed if that has not succeeded within ``timeout`` seconds.
 
-        Raises AuthenticationFailed where one end does not take the other for who it says.
+        Raises AuthenticationFailed where one end does not take the other for who it says. ``throttled`` is called with
+        the seconds of each silence that an answer asks for.
         """
         try:
             async with asyncio.timeout(timeout):  # wait_for may lose a cancellation in Python 3.11
-                connection = await cls._connected(endpoint, client_id, security)
+                connection = await cls._connected(
+                    endpoint, security.tls, partial(cls, endpoint, client_id, security, throttled)
+                )
                 if security.mechanism is not None:
                     await connection._log_in_or_close(security.mechanism, timeout)
         except ssl.SSLError as error:
@@ -134,13 +145,13 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return connection
 
     @classmethod
-    async def _connected(cls, endpoint: Endpoint, client_id: str, security: ConnectionSecurity) -> AsyncConnection:
+    async def _connected(cls, endpoint: Endpoint, tls: ssl.SSLContext | None, make: Callable[[], Self]) -> Self:
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: cls(endpoint, client_id, security),
+            make,
             *endpoint,
-            ssl=security.tls,
-            server_hostname=None if security.tls is None else endpoint.host,
-            ssl_shutdown_timeout=None if security.tls is None else _SHUTDOWN_S,
+            ssl=tls,
+            server_hostname=None if tls is None else endpoint.host,
+            ssl_shutdown_timeout=None if tls is None else _SHUTDOWN_S,
         )
         return connection
 
@@ -439,6 +450,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         api, version, body = self._protocol.response(frame)
         self._has_answered |= api is not ApiKey.API_VERSIONS
         if seconds := throttle_seconds(api, version, body):
+            self._throttled(seconds)
             self._keep_silent(seconds)
         self._tell(self._waiting.popleft().told, body)
 

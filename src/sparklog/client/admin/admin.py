@@ -143,6 +143,14 @@ class AsyncAdmin(
     ) -> None:
         await self._session.close()
 
+    def metrics(self) -> dict[str, float]:
+        """What brokers have asked this client to wait for its quotas, since it began.
+
+        ``throttle-count`` is the number of answers that did; ``throttle-time-avg``, ``throttle-time-max`` and
+        ``throttle-time-total`` are ms, of these answers. Nothing was sent to the broker meanwhile.
+        """
+        return self._session.throttling.metrics()
+
 
 def _blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
@@ -175,6 +183,10 @@ class Admin:
         if self._thread.is_usable:
             self._thread.run(self._admin.__aexit__(None, None, None))
             self._thread.close()
+
+    def metrics(self) -> dict[str, float]:
+        """As ``AsyncAdmin.metrics``."""
+        return self._admin.metrics()
 
     describe_cluster = _blocking(TopicAdmin.describe_cluster)
     list_topics = _blocking(TopicAdmin.list_topics)

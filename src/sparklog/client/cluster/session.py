@@ -21,6 +21,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.no_broker import PASSED_OVER, no_broker
 from sparklog.client.cluster.obstacles import Obstacles
 from sparklog.client.cluster.retry import UNKNOWN_TOPIC_PATIENCE, Backoff, retrying_async
+from sparklog.client.cluster.throttling import Throttling
 from sparklog.clock import Clock, SystemClock
 from sparklog.cluster.info import (
     ClusterInfo,
@@ -75,6 +76,7 @@ class Session:
         self._security = config.connection_security(self.clock)
         self.leaders = Leaders()
         self.obstacles = Obstacles(self.clock)
+        self.throttling = Throttling()
         self._connections: dict[tuple[Endpoint, str], asyncio.Task[AsyncConnection]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], BrokerId] = {}
         self._refreshes: dict[_Wanted, asyncio.Task[ClusterInfo]] = {}
@@ -143,7 +145,11 @@ class Session:
     async def _open(self, endpoint: Endpoint) -> AsyncConnection:
         seconds = self.config.connect_timeout_ms / 1000
         return await AsyncConnection.open(
-            endpoint, client_id=self.config.client_id, timeout=seconds, security=self._security
+            endpoint,
+            client_id=self.config.client_id,
+            timeout=seconds,
+            security=self._security,
+            throttled=self.throttling.add,
         )
 
     # Questions that are asked until they are answered.

@@ -354,6 +354,10 @@ class AsyncConsumer:
         await retrying_async(self._session.backoff(), ask_what_is_left, between=forget_leaders)
         return found
 
+    def metrics(self) -> dict[str, float]:
+        """As ``Consumer.metrics``."""
+        return self._session.throttling.metrics()
+
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of a topic, with their leaders."""
         self._check_open()

@@ -290,6 +290,14 @@ class Consumer:
         """The partitions of a topic, with their leaders."""
         return self._call(self._consumer.partitions_for(topic))
 
+    def metrics(self) -> dict[str, float]:
+        """What brokers have asked this client to wait for its quotas, since it began.
+
+        ``throttle-count`` is the number of answers that did; ``throttle-time-avg``, ``throttle-time-max`` and
+        ``throttle-time-total`` are ms, of these answers. Nothing was sent to the broker meanwhile.
+        """
+        return self._consumer.metrics()
+
     # -- the end
 
     def close(self, timeout: float = 30.0) -> None:

@@ -372,6 +372,14 @@ class AsyncProducer:
         backoff = self._session.backoff(self.config.max_block_ms)
         return (await self._session.topic(topic, backoff=backoff)).partitions
 
+    def metrics(self) -> dict[str, float]:
+        """What brokers have asked this client to wait for its quotas, since it began.
+
+        ``throttle-count`` is the number of answers that did; ``throttle-time-avg``, ``throttle-time-max`` and
+        ``throttle-time-total`` are ms, of these answers. Nothing was sent to the broker meanwhile.
+        """
+        return self._session.throttling.metrics()
+
     def _require_open(self) -> None:
         if not self._is_open:
             raise ClientClosed("the producer is closed" if self._is_closed else "start the producer first")

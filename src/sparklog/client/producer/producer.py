@@ -157,6 +157,10 @@ class Producer:
         """The topic's partitions; ApiError if there is no such topic."""
         return self._thread.run(self._producer.partitions_for(topic))
 
+    def metrics(self) -> dict[str, float]:
+        """As ``AsyncProducer.metrics``."""
+        return self._producer.metrics()
+
     def init_transactions(self, *, keep_prepared: bool = False) -> None:
         """As ``AsyncProducer.init_transactions``."""
         self._thread.run(self._producer.init_transactions(keep_prepared=keep_prepared))

@@ -1,0 +1,24 @@
+"""What brokers have asked a client to wait, since it began: quotas slow a program down, and this is where it shows."""
+
+from __future__ import annotations
+
+
+class Throttling:
+    """Adds up the times of silence that answers came with. Added to on one loop; may be read by any thread."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._total_s = 0.0
+        self._longest_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """An answer wants nothing to be sent for so long."""
+        self._count += 1
+        self._total_s += seconds
+        self._longest_s = max(self._longest_s, seconds)
+
+    def metrics(self) -> dict[str, float]:
+        """``throttle-count`` answers had a time; ``throttle-time-avg``, ``-max`` and ``-total`` are ms, of these."""
+        average = self._total_s / self._count if self._count else 0.0
+        times = {"avg": average, "max": self._longest_s, "total": self._total_s}
+        return {"throttle-count": self._count} | {f"throttle-time-{name}": at * 1000 for name, at in times.items()}

@@ -1,0 +1,17 @@
+from sparklog.client.cluster.throttling import Throttling
+
+
+def test_it_adds_up_counts_and_keeps_the_longest() -> None:
+    throttling = Throttling()
+    for seconds in (0.5, 2.0, 0.5):
+        throttling.add(seconds)
+    assert throttling.metrics() == {
+        "throttle-count": 3,
+        "throttle-time-avg": 1000.0,
+        "throttle-time-max": 2000.0,
+        "throttle-time-total": 3000.0,
+    }
+
+
+def test_a_client_that_was_never_slowed_down_has_zeros() -> None:
+    assert set(Throttling().metrics().values()) == {0}
