@@ -203,6 +203,14 @@ def test_host_and_port_are_the_listener_where_none_is_named():
         ({"authorizer.class.name": "org.apache.ranger.Authorizer"}, "there is kafka.security.authorizer.AclAuthorizer"),
         ({"super.users": "User:admin"}, "set authorizer.class.name=kafka.security.authorizer.AclAuthorizer too"),
         ({"security.inter.broker.protocol": "SASL_SSL"}, "by listener SASL_SSL"),
+        (
+            {
+                "sparklog.metrics.port": "0",
+                "sparklog.metrics.host": "0.0.0.0",
+                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            },
+            "set sparklog.metrics.token.file too",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

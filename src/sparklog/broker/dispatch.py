@@ -20,6 +20,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.registry import HANDLERS, Handler
 from sparklog.errors import ErrorCode, RemoteProtocolError
 from sparklog.net.answer import Answer, Ordered, Served, Work
+from sparklog.net.request_meter import RequestMeter
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import Request, describe_request, frame_response, parse_request
@@ -38,10 +39,19 @@ class Dispatcher:
     def __init__(self, broker: BrokerContext, turns: Turns) -> None:
         self._broker = broker
         self._turns = turns
+        self.meters: dict[int, RequestMeter] = {
+            each.api.value: RequestMeter(each.name, each.versions.stop) for each in HANDLERS.values()
+        }
+        """What counts the requests of each API, by its number; of Fetch those of consumers."""
+        fetches = HANDLERS[ApiKey.FETCH].versions.stop
+        self.meters[ApiKey.FETCH.value] = RequestMeter("FetchConsumer", fetches)
+        self.follower_meter = RequestMeter("FetchFollower", fetches)
+        """What counts the fetches of followers."""
 
     def __call__(self, frame: memoryview, caller: Caller, after: asyncio.Future[Any] | None = None) -> Served | Work:
         gate = caller.gate
         if gate is not None and gate.takes(frame):
+            caller.meter = None
             served: Served = gate.serve(frame)
             return served
         request = parse_request(frame)
@@ -49,6 +59,7 @@ class Dispatcher:
         if handler is None:
             raise RemoteProtocolError(f"client {request.client_id!r} asks for API {request.api}, which is not served")
         if request.version not in handler.versions:
+            caller.meter = None
             return self._unsupported(request, handler)
         if len(request.body) > LARGE_REQUEST and handler.decoding is not None:
             message = handler.decoding(request.body, request.version)
@@ -67,6 +78,7 @@ class Dispatcher:
         decoding: Steps[Any],
         after: asyncio.Future[Any] | None,
     ) -> Work:
+        caller.meter = self.meters[request.api]
         message = yield from decoding
         served = self._handle(frame, request, handler, caller, message, after)
         return (yield from served) if isinstance(served, Generator) else served
@@ -81,6 +93,10 @@ class Dispatcher:
         after: asyncio.Future[Any] | None = None,
     ) -> Served | Work:
         caller.api = handler.api
+        is_of_follower = handler.api is ApiKey.FETCH and message.replica_id >= 0
+        meter = self.follower_meter if is_of_follower else self.meters[request.api]
+        meter.begin(request.version, len(frame))
+        caller.meter = meter
         asked = ApiRequest(handler.api, request.version, request.client_id, caller, message, after)
         answer = handler.handle(self._broker, asked)
         if isinstance(answer, (Awaitable, Ordered)):

@@ -37,6 +37,11 @@ class Handler(NamedTuple):
     decoding: Callable[[memoryview, int], Any | Steps[Any]] | None = None
     """``decode`` for requests of many bytes: in steps, where they have many elements too."""
 
+    @property
+    def name(self) -> str:
+        """As Kafka's documentation writes the API."""
+        return "".join(word.capitalize() for word in self.api.name.split("_"))
+
 
 def _handlers() -> Iterator[Handler]:
     for found in iter_modules(apis.__path__):

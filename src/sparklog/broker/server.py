@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from enum import IntEnum, auto
@@ -63,6 +63,7 @@ from sparklog.log.directories.privacy import require_private
 from sparklog.log.loader import Knowledge
 from sparklog.net.limits import Limits, by_address
 from sparklog.net.peers import Peers
+from sparklog.net.request_meter import RequestMeter
 from sparklog.net.server import SocketServer
 from sparklog.net.vigil import Looks
 from sparklog.protocol.slices import Steps
@@ -131,7 +132,7 @@ class Broker:
         self._zk_thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper")
         self._disk_thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._zk_timeout = config.zookeeper_session_timeout_ms / 1000
-        self._stopping = False
+        self._stopping = self._is_assembled = self._is_started = False
         self._quotas = ClientQuotas(config, self._clock)
         self._steps: dict[_Step, Callable[[], object]] = {
             _Step.ZOOKEEPER_THREAD: self._zk_thread.shutdown,
@@ -243,6 +244,7 @@ class Broker:
                 f"no controller took notice of broker {config.broker_id}; see the other brokers' logs"
             )
         self._start_chores()
+        self._is_started = True
 
     def _listen(self, config: BrokerConfig) -> SocketServer:
         server = SocketServer(
@@ -362,6 +364,36 @@ class Broker:
         )
         return Registration(info, self._zk, self.run_zk, self._fence, files, self._clock, self._zk_timeout)
 
+    @property
+    def is_assembled(self) -> bool:
+        """Whether its parts are there, as they are from some time before ``start`` returns."""
+        return self._is_assembled
+
+    @property
+    def context(self) -> BrokerContext:
+        """Its parts, to be read."""
+        return self._context
+
+    @property
+    def sockets(self) -> SocketServer:
+        """Where clients are served."""
+        return self._server
+
+    def meters(self) -> Iterator[RequestMeter]:
+        """What counts the requests of each kind."""
+        yield from self._dispatch.meters.values()
+        yield self._dispatch.follower_meter
+
+    def why_not_ready(self) -> str | None:
+        """Why it serves no clients now; None if it does."""
+        if self._stopping:
+            return "the broker is stopping"
+        if not self._is_started:
+            return "the broker is starting"
+        if self._broker_epoch() is None:
+            return "the broker is not registered in ZooKeeper"
+        return None
+
     def _broker_epoch(self) -> int | None:
         """The epoch of the present registration; None while there is none."""
         return self._fence.broker_epoch
@@ -469,6 +501,7 @@ class Broker:
             _Step.PREPARATION: self._context.preparation.close,
         }
         self._dispatch = Dispatcher(self._context, self._server.turns)
+        self._is_assembled = True
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
         """Do ``work`` again and again, in steps if it has any, or to its end where it is a coroutine; a failure is

@@ -42,6 +42,7 @@ _logger = logging.getLogger(__name__)
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
 _LEAST_MAP_BYTES = 1 << 20
+_OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def parse_overrides(text: str) -> dict[str, int]:
@@ -607,6 +608,32 @@ class BrokerConfig:
         "Between two looks for delegation tokens to remove.",
         at_least(1),
     )
+    metrics_port: int = setting(
+        "sparklog.metrics.port",
+        T.INT,
+        -1,
+        "Port for Prometheus (/metrics, /health, /ready); 0 takes a free one, -1 is none.",
+        between(-1, 65535),
+    )
+    metrics_host: str = setting(
+        "sparklog.metrics.host",
+        T.STRING,
+        "127.0.0.1",
+        "Address of this port: whoever reaches it reads names of topics.",
+    )
+    metrics_token_file: str = setting(
+        "sparklog.metrics.token.file",
+        T.STRING,
+        "",
+        "A file with the bearer token that /metrics is to be asked with; empty: it is told to everybody.",
+    )
+    metrics_partitions_max: int = setting(
+        "sparklog.metrics.partitions.max",
+        T.INT,
+        20_000,
+        "How many partitions have series of their own; sums are of all.",
+        at_least(0),
+    )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
     security: SecuritySettings = SecuritySettings()  # noqa: RUF009 (frozen, so one instance may serve all)
@@ -706,6 +733,15 @@ def _check_authorizer(config: BrokerConfig) -> None:
         )
 
 
+def _check_metrics(config: BrokerConfig) -> None:
+    is_open = config.metrics_port >= 0 and config.metrics_host not in _OWN_ADDRESSES
+    if is_open and config.authorizer_class_name and not config.metrics_token_file:
+        raise ConfigError(
+            f"sparklog.metrics.host={config.metrics_host!r} would tell other machines the names of topics and groups,"
+            " which authorizer.class.name keeps from some: set sparklog.metrics.token.file too, or listen on 127.0.0.1"
+        )
+
+
 def check_cleaner(config: BrokerConfig) -> None:
     """Raises ConfigError where the maps of the workers would hold next to nothing. Source: Kafka 3.9, ``KafkaConfig``,
     which refuses just 1 MiB too.
@@ -740,4 +776,5 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     _check_reachable(config)
     check_cleaner(config)
     _check_authorizer(config)
+    _check_metrics(config)
     return replace(config, topic_defaults=defaults, security=security, zookeeper_security=zookeeper_security)

@@ -21,6 +21,7 @@ PROGRAM = (sys.executable, "-P", "-m", "sparklog.cli.main")
 
 _FOR_THE_OPERATOR = re.compile(r"^\S+ \S+ WARNING sparklog\.log\.(?:cut|directories\.room)  (.*)\n", re.MULTILINE)
 """Lines for the person that watches the broker: what a start cut off a damaged log, and full disks."""
+_METRICS = re.compile(r"^sparklog broker \d+ metrics at (http://\S+)/metrics$", re.MULTILINE)
 _ERROR = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL) ", re.MULTILINE)
 """How the line of an error begins in the log of ``sparklog broker``: date, time, level."""
 
@@ -39,6 +40,8 @@ class BrokerSpec:
     """Of a secure cluster: clients then come by SASL_SSL, and brokers speak TLS to each other on this one."""
     arguments: Sequence[str] = ()
     program: Sequence[str] = PROGRAM
+    metrics_port: int = -1
+    """Where it answers Prometheus; -1 where its settings say it."""
 
     def command(self) -> list[str]:
         return [
@@ -51,6 +54,7 @@ class BrokerSpec:
             *("--port", str(self.port)),
             *(("--advertised-host", self.advertised_host) if self.advertised_host else ()),
             *self._listeners(),
+            *(("--metrics-port", str(self.metrics_port)) if self.metrics_port >= 0 else ()),
             *self.arguments,
         ]
 
@@ -108,6 +112,9 @@ class BrokerProcess:
         """Start; returns at once."""
         spec = self.spec
         require_free(spec.host, spec.port, self.name, "stop what holds it or choose another with --port")
+        if spec.metrics_port > 0:
+            why = "stop what holds it or choose another with --metrics-port"
+            require_free("127.0.0.1", spec.metrics_port, f"the metrics of {self.name}", why)
         self._child.spawn(spec.command())
 
     def wait_until_ready(self) -> None:
@@ -119,6 +126,17 @@ class BrokerProcess:
 
     def is_ready(self) -> bool:
         return self._ready.search(self._child.output()) is not None
+
+    @property
+    def metrics(self) -> str:
+        """Where Prometheus finds its metrics, as it was told to answer; empty for nowhere."""
+        return f"http://127.0.0.1:{self.spec.metrics_port}/metrics" if self.spec.metrics_port >= 0 else ""
+
+    @property
+    def metrics_url(self) -> str | None:
+        """``http://host:port`` of its metrics; None if it has none, or has not said so yet."""
+        found = _METRICS.search(self._child.output())
+        return found and found[1]
 
     def has_reported_errors(self) -> bool:
         """Whether the latest run has logged one: it may serve all the same, without what is damaged."""

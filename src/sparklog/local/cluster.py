@@ -19,6 +19,7 @@ from sparklog.local.secured import SecureDirectory
 from sparklog.local.supervisor import Service, Supervisor
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 
+NO_METRICS = -1
 _MOST_INTERNAL_COPIES = 3
 
 
@@ -32,6 +33,16 @@ def _ports_of(zookeeper: EmbeddedZooKeeper) -> dict[str, int]:
         return {"zookeeper": zookeeper.port}
     name, server = f"zookeeper-{zookeeper.server.id}", zookeeper.server
     return {name: server.client_port, f"{name}-peer": server.peer_port, f"{name}-election": server.election_port}
+
+
+def _check_ports(first: int, brokers: int, whose: str, option: str) -> None:
+    """Raises ConfigError where one of the brokers would have none."""
+    last = first + brokers - 1
+    if first and not 1 <= first <= last <= HIGHEST_PORT:
+        raise ConfigError(
+            f"{whose} would listen on the ports {first} to {last}, and ports are 1 to {HIGHEST_PORT};"
+            f" choose another with {option}, or 0 for free ones"
+        )
 
 
 def _replicated_internal_topics(brokers: int) -> tuple[str, ...]:
@@ -66,6 +77,8 @@ class LocalCluster(Running):
     supervised: ClassVar[bool] = True
     is_secure: ClassVar[bool] = False
     """Whether nobody comes in without a password or a certificate (``secured.py``); once it is so it stays so."""
+    metrics_port: int = NO_METRICS
+    """Broker N answers Prometheus on this port and N, of the loopback address; 0 picks free ones."""
     own_args: Mapping[int, Sequence[str]] = {}
     """What is on the command lines of single brokers besides."""
 
@@ -83,12 +96,7 @@ class LocalCluster(Running):
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"a cluster needs at least one broker, not {brokers}")
-        last_port = base_port + brokers - 1
-        if base_port and not 1 <= base_port <= last_port <= HIGHEST_PORT:
-            raise ConfigError(
-                f"the brokers would listen on the ports {base_port} to {last_port}, and ports are 1 to {HIGHEST_PORT};"
-                " choose another with --port, or 0 for free ones"
-            )
+        _check_ports(base_port, brokers, "the brokers", "--port")
         if is_every_address(host) and not advertised_host:
             raise ConfigError(
                 f"{host} listens on every address of this machine, and clients must be told one that they can reach:"
@@ -103,6 +111,8 @@ class LocalCluster(Running):
         self._broker_args = (*_replicated_internal_topics(brokers), *broker_args)
         self._on_event = on_event
         self._supervisor: Supervisor | None = None
+        if self.metrics_port != NO_METRICS:
+            _check_ports(self.metrics_port, brokers, "the brokers' metrics", "--metrics-port")
         remembered = self.directory.remembered_ports()
         count = self._zookeepers(zookeepers)
         self.zookeepers = self._members(count, remembered) if count > 1 else [self._only(remembered)]
@@ -203,6 +213,7 @@ class LocalCluster(Running):
     def _remember_ports(self) -> None:
         ports = {f"broker-{broker.spec.broker_id}": broker.spec.port for broker in self.brokers}
         ports |= self._inner_ports
+        ports |= {f"metrics-{each.spec.broker_id}": each.spec.metrics_port for each in self.brokers if each.metrics}
         for zookeeper in self.zookeepers:
             ports |= _ports_of(zookeeper)
         self.directory.remember_ports({**self.directory.remembered_ports(), **ports})
@@ -262,6 +273,7 @@ class LocalCluster(Running):
             advertised_host=self._advertised_host,
             arguments=(*self._broker_args, *self.own_args.get(broker_id, ())),
             program=self.program,
+            metrics_port=self._metrics_port_of(broker_id, remembered.get(f"metrics-{broker_id}", 0)),
         )
         if self.secured is not None:
             spec = self._closed(spec, self.secured, remembered)
@@ -279,6 +291,11 @@ class LocalCluster(Running):
 
     def _broker_port(self, broker_id: int, remembered: int) -> int:
         return self._base_port + broker_id if self._base_port else self._still_free(remembered, self.host)
+
+    def _metrics_port_of(self, broker_id: int, remembered: int) -> int:
+        if self.metrics_port == NO_METRICS:
+            return NO_METRICS
+        return self.metrics_port + broker_id if self.metrics_port else self._still_free(remembered, LOOPBACK)
 
     def _still_free(self, port: int, host: str) -> int:
         """``port`` if it can be listened on, else a free one; 0 means none is remembered."""

@@ -80,7 +80,8 @@ class LogSegments:
     @property
     def size(self) -> int:
         """Bytes of all ``.log`` files."""
-        return sum(segment.size for segment in self._segments)
+        segments = self._segments
+        return segments[0].size if len(segments) == 1 else sum([segment.size for segment in segments])
 
     def read(self, offset: int, max_bytes: int, bound: LogPosition, *, min_one_batch: bool) -> FileSlice | None:
         """Batches from the one that holds ``offset`` on, never beyond ``bound``; None if there is none yet.

@@ -47,7 +47,7 @@ from sparklog.net.turns import SHARE_S, SLOW_S, Turns, Usage, take
 from sparklog.protocol.connection import describe_request
 from sparklog.protocol.frame import SCRATCH_SIZE, FrameReader
 from sparklog.rate_limit import RateLimitedLogger
-from sparklog.security.caller import Caller
+from sparklog.security.caller import Caller, Meter
 from sparklog.structs import Chunk, FileSlice, chunk_size
 
 _logger = logging.getLogger(__name__)
@@ -116,7 +116,8 @@ class ServerChannel:
         else:
             self._frames = FrameReader(caller.gate.max_size, at_once=SCRATCH_SIZE)
         self._backlog: deque[memoryview] = deque()
-        self._slots: deque[tuple[asyncio.Future[Answer], int]] = deque()
+        self._slots: deque[tuple[asyncio.Future[Answer], int, Meter | None, float]] = deque()
+        self._arrived = 0.0  # when the requests were read that are in the backlog, or begun
         self._steps: Work | None = None
         self._ordered = 0  # requests that are to take effect later
         self._ordered_api = b""
@@ -212,6 +213,8 @@ class ServerChannel:
         if frames or self._progress >= _PROGRESS:
             self._progress = 0
             self.last_active = self._server.loop.time()
+            if frames:
+                self._arrived = self.last_active
         self._take_up()
         if self._reading:
             self._read_what_is_decrypted()
@@ -328,8 +331,13 @@ class ServerChannel:
                 now = turns.time()
             while now < until and (self._steps is not None or (self._backlog and self._has_room)):
                 before = now
-                self._serve_some(until)
+                is_answered = self._serve_some(until)
                 now = turns.time()
+                meter = self.caller.meter
+                if meter is not None:
+                    meter.loop_s += now - before
+                    if is_answered:
+                        meter.answer(now - self._arrived)
                 if now - before > SLOW_S:
                     turns.tell(now - before, self._what)
         except RemoteProtocolError as error:
@@ -346,39 +354,39 @@ class ServerChannel:
         if why:
             self.close(why)
 
-    def _serve_some(self, until: float) -> None:
-        """Begin the next request, or go on with the one begun."""
+    def _serve_some(self, until: float) -> bool:
+        """Begin the next request, or go on with the one begun. Whether it is answered now, in its place."""
         if self._steps is None:
             frame = self._served = self._backlog.popleft()
             after = self._placed if self._ordered else None
             dispatch = self._server.dispatch
             answer = dispatch(frame, self.caller) if after is None else dispatch(frame, self.caller, after)
             if answer is None or isinstance(answer, list) or not isinstance(answer, Generator):
-                self._answer(answer, len(frame))
-            else:
-                self._steps = answer
-            return
+                return self._answer(answer, len(frame))
+            self._steps = answer
+            return False
         try:
             take(self._steps, until, self._server.turns.time)
         except StopIteration as end:
             self._steps = None
-            self._answer(end.value, len(self._served))
+            return self._answer(end.value, len(self._served))
+        return False
 
     def _what(self) -> str:
         return f"{describe_request(self._served)} from {self._address}"
 
-    def _answer(self, answer: Served, size: int) -> None:
-        """The request of ``size`` bytes that was begun last is answered so, or is to be."""
+    def _answer(self, answer: Served, size: int) -> bool:
+        """The request of ``size`` bytes that was begun last is answered so, or is to be. Whether it is now."""
         if answer is None or isinstance(answer, list):
             if not self._slots:
                 self._hold(-size)
                 self._send(answer)
-                return
+                return True
             known: asyncio.Future[Answer] = self._server.loop.create_future()
             known.set_result(answer)
-            self._slots.append((known, size))
+            self._slots.append((known, size, self.caller.meter, self._arrived))
             self._keep(_memory_of(answer))
-            return
+            return False
         ordered = isinstance(answer, Ordered)
         if isinstance(answer, Ordered):
             self._order(answer)
@@ -386,11 +394,12 @@ class ServerChannel:
         later = asyncio.ensure_future(answer, loop=self._server.loop)
         if self._closed:
             later.cancel()
-            return
-        self._slots.append((later, size))
+            return False
+        self._slots.append((later, size, self.caller.meter, self._arrived))
         if ordered:
             later.add_done_callback(self._on_effect)
         later.add_done_callback(self._on_answered)
+        return False
 
     def _order(self, answer: Ordered[Answer]) -> None:
         """The request that was begun last takes effect when there is ``answer``."""
@@ -408,7 +417,7 @@ class ServerChannel:
         if not answered.cancelled() and answered.exception() is None:
             self._keep(_memory_of(answered.result()))
         while self._slots and self._slots[0][0].done() and not self._closed:
-            slot, size = self._slots.popleft()
+            slot, size, meter, arrived = self._slots.popleft()
             self._hold(-size)
             if slot.cancelled():
                 self.close("a request was cancelled")
@@ -417,6 +426,8 @@ class ServerChannel:
                     _logger.error("a request from %s failed", self._address, exc_info=error)
                 self.close(str(error) or type(error).__name__)
             else:
+                if meter is not None:
+                    meter.answer(self._server.turns.time() - arrived)
                 self._keep(-_memory_of(slot.result()))
                 self._send(slot.result())
         self._take_up()
@@ -600,7 +611,7 @@ class ServerChannel:
         if self._steps is not None:
             self._steps.close()
             self._steps = None
-        for slot, _ in self._slots:
+        for slot, *_ in self._slots:
             slot.cancel()
         self._slots.clear()
         self._hold(-self._held)

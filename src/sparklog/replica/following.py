@@ -90,6 +90,7 @@ class Following:
         try:
             if records:
                 partition.append_as_follower(records)
+                partition.traffic.replicated_in += len(records)
                 self._logs.written(partition.log.directory)
             if partition.follow(high_watermark, log_start):
                 self._replicas.fetch_purgatory.check(tp)

@@ -39,6 +39,7 @@ from sparklog.replica.partition import NO_REPLICA, Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
 from sparklog.replica.retention import Retention
 from sparklog.replica.throttle import ReplicationThrottle, names_replica
+from sparklog.replica.traffic import Traffic
 from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -105,6 +106,9 @@ class ReplicaManager:
         """For what is sent to followers that are not in sync."""
         self.follower_throttle = ReplicationThrottle(self._clock, *throttle_windows)
         """For what is copied from leaders while not in sync."""
+        self.traffic = Traffic()
+        self.isr_shrinks = self.isr_expands = self.isr_refusals = 0
+        """ISRs that the controller has written as leaders here proposed them, and proposals that it has refused."""
         self._partitions: dict[TopicPartition, Partition] = {}
         self._departing: set[TopicPartition] = set()
         self._loop = loop
@@ -172,6 +176,7 @@ class ReplicaManager:
                     max_lag_ms=self._max_lag_ms,
                     lives=lambda broker_id: self.lives(broker_id),
                 )
+                partition.traffic = self.traffic.enter(tp.topic)
             if topic_id is not None:
                 partition.check_topic(topic_id)
             before = partition.leader, partition.leader_epoch
@@ -216,6 +221,7 @@ class ReplicaManager:
         partition = self._partitions.pop(tp, None)
         if partition is not None:
             partition.leave()
+            self.traffic.leave(tp.topic)
 
     def moved(self, tp: TopicPartition, log: Log) -> None:
         """The partition lies in another log directory from now on; requests that wait for it are looked at anew."""
@@ -321,12 +327,17 @@ class ReplicaManager:
     ) -> Appended:
         """Append as leader and wake the readers that wait for it. Raises ApiError with the code to answer."""
         partition = self.partition(tp)
+        traffic = partition.traffic
+        traffic.produces += 1
         try:
             appended = partition.append_as_leader(records, required_acks, origin, verification)
         except (LogDirFailed, LogClosed) as error:
+            traffic.failed_produces += 1
             if isinstance(error, LogDirFailed):
                 self._logs.report(error, partition.log.directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        traffic.records_in += appended.last_offset - appended.first_offset + 1
+        traffic.bytes_in += len(records.records if isinstance(records, PreparedBatch) else records)
         self._logs.written(partition.log.directory)
         if partition.log.awaits_flush:
             self._flush(partition)
@@ -491,7 +502,10 @@ class ReplicaManager:
         """The controller has written the ISR."""
         partition = self._partitions.get(tp)
         if partition is not None:
+            before = len(partition.isr)
             partition.settle(proposal, isr, partition_epoch)
+            self.isr_shrinks += len(partition.isr) < before
+            self.isr_expands += len(partition.isr) > before
             self._wake(tp)
 
     def proposes(self, tp: TopicPartition, proposal: Proposal) -> bool:
@@ -503,6 +517,7 @@ class ReplicaManager:
         """The controller refuses the change of the ISR."""
         partition = self._partitions.get(tp)
         if partition is not None:
+            self.isr_refusals += partition.proposes(proposal)
             partition.give_up(proposal)
 
     def topics(self) -> set[str]:
@@ -614,9 +629,11 @@ class ReplicaManager:
     ) -> PartitionRead:
         if partition.tp in self._logs.being_cut:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.tp} is being cut to its leader's log")
+        partition.traffic.fetches += 1
         try:
             return partition.read(offset, max_bytes, isolation, min_one_batch=min_one_batch)
         except LogClosed as error:
+            partition.traffic.failed_fetches += 1
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except (CorruptRecord, OSError) as error:
             self._cannot_read(partition, offset, error)
@@ -624,6 +641,7 @@ class ReplicaManager:
 
     def _cannot_read(self, partition: Partition, offset: int, error: CorruptRecord | OSError) -> None:
         """Damage concerns one partition; a disk that cannot be read takes its log directory out of service."""
+        partition.traffic.failed_fetches += 1
         _logger.error("cannot read %s at offset %d: %s", partition.tp, offset, error)
         if isinstance(error, OSError):
             self._logs.report(disk_refused("cannot read", error), partition.log.directory)
@@ -701,6 +719,11 @@ class ReplicaManager:
     def led_with_others(self) -> set[TopicPartition]:
         """The partitions that this broker leads, and others could."""
         return {tp for tp, each in self._partitions.items() if each.is_leader and len(each.isr) > 1}
+
+    @property
+    def offline_count(self) -> int:
+        """How many partitions are here that cannot be served."""
+        return len(self._logs.unusable)
 
     @property
     def leader_count(self) -> int:

@@ -25,6 +25,7 @@ from sparklog.log.search import Search
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
 from sparklog.replica.in_sync import FollowerProgress, InSyncReplicas, Proposal
+from sparklog.replica.traffic import TopicTraffic
 from sparklog.structs import NO_LEADER, FileSlice, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -99,6 +100,8 @@ class Partition:
         self._clock = clock or SystemClock()
         self._max_lag_ms = max_lag_ms
         self._lives = lives
+        self.traffic = TopicTraffic()
+        """What is counted of all partitions of the topic that are here."""
         self.leader = int(NO_LEADER)
         self.leader_epoch = -1
         self.is_here = True
@@ -133,6 +136,12 @@ class Partition:
     def config(self) -> TopicConfig:
         """The topic's settings in force."""
         return self.log.config
+
+    @property
+    def extent(self) -> tuple[int, int, int, int]:
+        """Of its log: bytes, start offset, end offset, segments."""
+        log = self.log
+        return log.size, log.log_start_offset, log.log_end_offset, log.segment_count
 
     @property
     def log_dir(self) -> Path:
@@ -264,18 +273,21 @@ class Partition:
         return self.log.log_end_offset if self.log.awaits_flush else None
 
     @property
-    def _min_in_sync(self) -> int:
-        """No more replicas can be asked for than the partition has (Kafka 3.9, ``Partition.effectiveMinIsr``)."""
+    def min_in_sync(self) -> int:
+        """How many replicas in sync ``acks=all`` needs. No more can be asked for than the partition has.
+
+        Source: Kafka 3.9, ``Partition.effectiveMinIsr``.
+        """
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     @property
     def _least_to_show(self) -> int:
         """How many replicas must be in sync for readers to be shown more."""
-        return 1 if self.log.config.min_isr_visibility == "immediate" else self._min_in_sync
+        return 1 if self.log.config.min_isr_visibility == "immediate" else self.min_in_sync
 
     def check_enough_in_sync(self) -> None:
         """Raises ApiError(NOT_ENOUGH_REPLICAS) where who wants all in-sync replicas to have a record is refused."""
-        if len(self.isr) < self._min_in_sync:
+        if len(self.isr) < self.min_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} of the {len(self.replicas)} replicas of {self.tp} are in sync, "
@@ -289,14 +301,14 @@ class Partition:
     @property
     def has_enough_in_sync(self) -> bool:
         """Whether what is committed now is on as many replicas as ``min.insync.replicas`` asks for."""
-        return self._in_sync is not None and len(self._in_sync.maximal) >= self._min_in_sync
+        return self._in_sync is not None and len(self._in_sync.maximal) >= self.min_in_sync
 
     def is_committed(self, offset: int) -> bool:
         """Whether as many replicas have the record as ``min.insync.replicas`` asks for; readers may be shown it before
         (``sparklog.min.isr.visibility``).
         """
         shown = self._high_watermark.offset > offset
-        return shown and (self._least_to_show >= self._min_in_sync or self.has_enough_in_sync)
+        return shown and (self._least_to_show >= self.min_in_sync or self.has_enough_in_sync)
 
     def _advance(self) -> bool:
         """Raise the high watermark as far as it may be; whether it moved."""

@@ -44,9 +44,11 @@ class DelayedOperation:
         self.is_satisfied = is_satisfied
         self.future: asyncio.Future[bool] = purgatory.loop.create_future()
         self.future.add_done_callback(lambda _: self._given_up())
+        purgatory.waiting += 1
 
     def _given_up(self) -> None:
         """Where the waiter has gone, its partitions are forgotten as those are of which the time is up."""
+        self._purgatory.waiting -= 1
         if self.keys:
             self._purgatory.expire(self)
 
@@ -102,8 +104,10 @@ class StandingOperation(DelayedOperation):
         self.is_satisfied = is_satisfied
         self.future = self._purgatory.loop.create_future()
         self.future.add_done_callback(lambda _: self._hush())
+        self._purgatory.waiting += 1
 
     def _hush(self) -> None:
+        self._purgatory.waiting -= 1
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -147,6 +151,8 @@ class Purgatory:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self.waiting = 0
+        """How many wait, or have been woken and not heard of it yet."""
         self._waiting: dict[TopicPartition, dict[DelayedOperation, None]] = {}
         self._looks: dict[TopicPartition, Iterator[DelayedOperation]] = {}
         """Of the partitions that have moved, the operations that have yet to be looked at."""

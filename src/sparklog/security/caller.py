@@ -27,6 +27,15 @@ class Gate(Protocol):
         """What the frame comes to, as ``net.answer.Served``. Raises RemoteProtocolError to have the peer hung up on."""
 
 
+class Meter(Protocol):
+    """What counts the requests of one API (``net/request_meter.py``)."""
+
+    loop_s: float
+
+    def answer(self, seconds: float) -> None:
+        """A request has its answer so long after it was read."""
+
+
 class Connection(Protocol):
     """What those who serve a connection's requests may have done with it."""
 
@@ -54,6 +63,8 @@ class Caller:
     """The delegation token by which it has authenticated."""
     api: IntEnum | None = None
     """The API of the request of this connection that was taken up last, for the audit log."""
+    meter: Meter | None = None
+    """Counts the same request; None where requests are not counted."""
     gate: Gate | None = None
     """None where nobody has to authenticate."""
     connection: Connection | None = None

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import urllib.request
 
 import pytest
 
@@ -61,6 +62,9 @@ def test_it_ends_when_told_leaves_nothing_and_goes_on_with_its_data(start, run, 
     assert re.search(rf"^ZooKeeper .* process {zookeeper}$", first.said, re.MULTILINE)
     assert re.search(rf"^broker 0 .* process {broker}$", first.said, re.MULTILINE)
     assert f"sparklog consume greetings --bootstrap {first.bootstrap}\n" in first.said
+    metrics = re.search(r"^broker 0 +metrics at (http://127\.0\.0\.1:\d+)/metrics$", first.said, re.MULTILINE)[1]
+    with urllib.request.urlopen(f"{metrics}/ready", timeout=60) as answer:
+        assert answer.status == 200
     bootstrap = first.bootstrap
     assert run("produce", topic, "-b", bootstrap, stdin=b"kept\n").status == 0
     assert len(processes_left()) >= 3
@@ -73,6 +77,7 @@ def test_it_ends_when_told_leaves_nothing_and_goes_on_with_its_data(start, run, 
 
     second = start()
     assert second.bootstrap == bootstrap
+    assert f"{metrics}/metrics" in second.said
     assert run("consume", topic, "-b", bootstrap).out == "kept\n"
     assert second.stop(signal.SIGINT) == 0
     assert processes_left() == []

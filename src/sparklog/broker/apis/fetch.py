@@ -350,7 +350,11 @@ class _Reading:
         return self._broker.replicas.at_end(tp, read.bound, self._follower)
 
     def count(self) -> None:
-        """This is answered: what of it is throttled counts."""
+        """This is answered: it counts for its topics, and what of it is throttled for that."""
+        traffic, to_follower = self._broker.replicas.traffic, self._follower is not None
+        for each in self.fetched:
+            for records in each.records:
+                traffic.send(each.topic, chunk_size(records), to_follower=to_follower)
         if self._throttled:
             self._broker.replicas.leader_throttle.record(self._throttled)
 

@@ -7,6 +7,8 @@ import logging
 import os
 import resource
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
@@ -27,6 +29,7 @@ _SETTINGS = {
     "host": "host.name",
     "advertised_host": "advertised.host.name",
     "port": "port",
+    "metrics_port": "sparklog.metrics.port",
 }
 """Options, and the settings that they give."""
 
@@ -39,6 +42,7 @@ _SETTINGS = {
 @click.option("--host", help="Address to listen on (host.name).")
 @click.option("--advertised-host", help="Address to tell clients, if it is another (advertised.host.name).")
 @click.option("--port", type=int, help="Port to listen on, 0 for a free one (port).")
+@click.option("--metrics-port", type=int, help="Port for Prometheus, 0 for a free one (sparklog.metrics.port).")
 @click.option(
     "--set",
     "settings",
@@ -105,6 +109,29 @@ async def _serve(config: BrokerConfig) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    async with _metrics_of(server, config):
+        await _run(server, config, stop)
+
+
+@asynccontextmanager
+async def _metrics_of(server: Broker, config: BrokerConfig) -> AsyncIterator[None]:
+    """Answer Prometheus meanwhile, where ``sparklog.metrics.port`` says so."""
+    if config.metrics_port < 0:
+        yield
+        return
+    from sparklog.metrics.endpoint import MetricsEndpoint
+
+    endpoint = MetricsEndpoint(server, config)
+    await endpoint.start()
+    try:
+        click.echo(f"sparklog broker {config.broker_id} metrics at http://{endpoint.address}/metrics")
+        yield
+    finally:
+        await endpoint.close()
+
+
+async def _run(server: Broker, config: BrokerConfig, stop: asyncio.Event) -> None:
+    """Start, serve until ``stop`` or a failure, stop."""
     await server.start()
     try:
         with ShortCollections():

@@ -76,11 +76,23 @@ Ctrl-C stops the cluster; "sparklog up --secure" with the same directory goes on
     "--port", type=click.IntRange(0, 65535), default=9092, show_default=True,
     help="The first broker's port, the next ones' follow; 0 picks free ones.",
 )  # fmt: skip
+@click.option(
+    "--metrics-port", "first_metrics_port", type=click.IntRange(-1, 65535), default=0, show_default=True,
+    help="The port of the first broker's metrics for Prometheus, the next ones' follow; 0 picks free ones, -1 is none.",
+)  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address that the brokers listen on.")
 @click.option("--advertised-host", default="", help="Address to tell clients; needed with --host 0.0.0.0.")
 @click.option("--secure", is_flag=True, help="Let nobody in without a password: TLS, users, rights (docs/security.md).")
 def up(
-    brokers: int, zookeepers: int | None, data: Path, port: int, host: str, advertised_host: str, *, secure: bool
+    brokers: int,
+    zookeepers: int | None,
+    data: Path,
+    port: int,
+    first_metrics_port: int,
+    host: str,
+    advertised_host: str,
+    *,
+    secure: bool,
 ) -> None:
     """Start a cluster on this machine: ZooKeeper and some brokers.
 
@@ -103,6 +115,7 @@ def up(
     cluster = kind(
         data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo, zookeepers=zookeepers
     )
+    cluster.metrics_port = first_metrics_port
     try:
         with interruptible() as interruption, cluster:
             _describe(cluster)
@@ -117,6 +130,8 @@ def _describe(cluster: LocalCluster) -> None:
         click.echo(f"{zookeeper.name:<{width}} {zookeeper.connect_string:<21} process {zookeeper.pid}")
     for broker in cluster.brokers:
         click.echo(f"{broker.name:<{width}} {broker.address:<21} process {broker.pid}")
+        if broker.metrics:
+            click.echo(f"{broker.name:<{width}} metrics at {broker.metrics}")
     click.echo(f"data in {cluster.directory.root}\n")
     bootstrap, secured = cluster.bootstrap_servers, cluster.secured
     if secured is not None:

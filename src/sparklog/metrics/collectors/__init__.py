@@ -1,0 +1,1 @@
+"""What reads the broker's own objects when a scrape asks: a module for each part of it."""

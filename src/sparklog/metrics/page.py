@@ -1,0 +1,96 @@
+"""``docs/metrics.md``: the families of metrics, told by the table itself.
+
+``python -m sparklog.metrics.page > docs/metrics.md`` writes it anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from sparklog.config.broker import BrokerConfig
+from sparklog.config.definition import definitions
+from sparklog.metrics.exposition import Family
+from sparklog.metrics.families import FAMILIES
+
+_HEAD = """\
+# Metrics
+
+A broker tells Prometheus its numbers by HTTP, where `sparklog.metrics.port` gives it a port. `sparklog up` gives each
+of its brokers one, and names the address.
+
+| path | what it answers |
+| --- | --- |
+| `/metrics` | the numbers below, in Prometheus's text format 0.0.4 |
+| `/health` | 200 when the broker's loop answers |
+| `/ready` | 200 while the broker is registered and knows the cluster, until it begins to stop; else 503 and why |
+
+```
+sparklog broker --config server.properties --metrics-port 9308
+curl -s http://127.0.0.1:9308/metrics | grep underreplicated
+```
+
+For Prometheus:
+
+```yaml
+scrape_configs:
+  - job_name: sparklog
+    static_configs:
+      - targets: ["127.0.0.1:9308"]
+```
+
+The page names topics and groups. So the port is on the loopback address unless `sparklog.metrics.host` says otherwise.
+A broker with an authorizer does not open it to other machines without `sparklog.metrics.token.file`: Prometheus sends
+that token with `authorization: {credentials_file: FILE}`. `/health` and `/ready` name nothing and ask for no token. The
+port speaks plain HTTP; where it must be TLS, put a proxy before it.
+
+What a number costs and what holds of all of them is in [adr/0038](adr/0038-metrics.md). This page is made from the
+code: `python -m sparklog.metrics.page`.
+
+## Settings
+
+| setting | default | meaning |
+| --- | --- | --- |
+"""
+_KAFKAS = """
+## Kafka's numbers
+
+They have the names that the JMX exporter's example for Kafka (`kafka-2_0_0.yml`) makes, so that boards and alert rules
+for Kafka show them.
+
+"""
+_OURS = """
+## Numbers of sparklog's own
+
+"""
+_TABLE = """\
+| name | kind | labels | meaning |
+| --- | --- | --- | --- |
+"""
+_PROCESS = """
+Beside these stand those that prometheus-client has of every process: `process_cpu_seconds_total`,
+`process_resident_memory_bytes`, `process_open_fds`, `python_gc_collections_total` and their like.
+"""
+
+
+def page() -> str:
+    """The whole file."""
+    kafkas = [each for each in FAMILIES if each.name.startswith("kafka_")]
+    ours = [each for each in FAMILIES if each not in kafkas]
+    return _HEAD + _settings() + _KAFKAS + _TABLE + _rows(kafkas) + _OURS + _TABLE + _rows(ours) + _PROCESS
+
+
+def _settings() -> str:
+    found = [each for _, each in definitions(BrokerConfig).values() if each.name.startswith("sparklog.metrics.")]
+    return "".join(f"| `{each.name}` | {each.format(each.default) or 'none'} | {each.doc} |\n" for each in found)
+
+
+def _rows(families: Iterable[Family]) -> str:
+    return "".join(
+        f"| `{each.name}` | {each.kind} | {', '.join(f'`{label}`' for label in each.labels)} | {each.help} |\n"
+        for each in families
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,52 @@
+"""One scrape: all collectors, in steps."""
+
+from __future__ import annotations
+
+from sparklog.broker.server import Broker
+from sparklog.clock import SystemClock
+from sparklog.config.broker import BrokerConfig
+from sparklog.metrics import families
+from sparklog.metrics.collectors.collector import Collector
+from sparklog.metrics.collectors.partitions import PartitionCollector
+from sparklog.metrics.collectors.requests import RequestCollector
+from sparklog.metrics.collectors.traffic import TrafficCollector
+from sparklog.metrics.exposition import Exposition
+from sparklog.protocol.slices import Steps
+
+
+class Scrape:
+    """The collectors of one broker, and what they have cost so far."""
+
+    def __init__(self, broker: Broker, config: BrokerConfig) -> None:
+        context = broker.context
+        self._time = SystemClock.monotonic
+        self.count = 0
+        self.loop_s = 0.0
+        self._collectors: tuple[Collector, ...] = (
+            TrafficCollector(context.replicas.traffic),
+            RequestCollector(broker.meters, context.clock),
+            PartitionCollector(context.replicas, config.metrics_partitions_max),
+        )
+
+    def steps(self) -> Steps[bytes]:
+        """The page, encoded."""
+        page = Exposition()
+        page.add(families.SCRAPES, self.count)
+        page.add(families.SCRAPE_LOOP, self.loop_s)
+        for each in self._collectors:
+            yield from self._timed(each.collect(page))
+        self.count += 1
+        parts: list[bytes] = []
+        yield from self._timed(page.encoding(parts))
+        return b"".join(parts)
+
+    def _timed(self, steps: Steps[None]) -> Steps[None]:
+        while True:
+            began = self._time()
+            try:
+                next(steps)
+            except StopIteration:
+                return
+            finally:
+                self.loop_s += self._time() - began
+            yield

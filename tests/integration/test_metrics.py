@@ -1,0 +1,161 @@
+"""The metrics of a real broker against what was done, and against what administrators are told."""
+
+import pytest
+from integration import wire
+from metrics.pages import Page, get
+
+from sparklog.client import Admin
+from sparklog.errors import ErrorCode
+from sparklog.structs import BrokerId, TopicPartition
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+
+TOPICS = "kafka_server_brokertopicmetrics_"
+REQUESTS = "kafka_network_requestmetrics_"
+REPLICAS = "kafka_server_replicamanager_"
+TOKEN = "a-token-of-this-test"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory, zookeeper):
+    """One broker for all tests of this module, each of which has a topic of its own."""
+    folder = tmp_path_factory.mktemp("metrics")
+    settings = {"sparklog.metrics.port": 0}
+    with BrokerHarness(folder, f"{zookeeper.connect_string}/metrics-{folder.name}", settings=settings) as harness:
+        yield harness
+
+
+def page_of(broker):
+    status, text = get(f"{broker.metrics_url}/metrics")
+    assert status == 200
+    return Page(text)
+
+
+@pytest.fixture
+def made(broker, topic):
+    """A topic with two partitions."""
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, topic, 2)[0] is ErrorCode.NONE
+    return topic
+
+
+def test_what_was_produced_and_consumed_is_told(broker, made):
+    one, other = TopicPartition(made, 0), TopicPartition(made, 1)
+    batches = {one: [wire.batch_of(b"a", b"b", b"c"), wire.batch_of(b"d")], other: [wire.batch_of(b"e" * 1000)]}
+    before = page_of(broker)
+    with wire.connect(broker.address) as connection:
+        for tp, sent in batches.items():
+            for batch in sent:
+                assert wire.produce(connection, tp, batch)[0] is ErrorCode.NONE
+        assert len(wire.fetch(connection, one, 0).records) == 1
+        wire.fetch(connection, other, 0)
+    page = page_of(broker)
+    size = {tp: sum(map(len, sent)) for tp, sent in batches.items()}
+    counted = {name: page.value(f"{TOPICS}{name}_total", topic=made) for name in ("messagesin", "bytesin", "bytesout")}
+    assert counted == {"messagesin": 5, "bytesin": sum(size.values()), "bytesout": sum(size.values())}
+    for name, value in counted.items():  # of all topics, by as much
+        name = f"{TOPICS}{name}_total"
+        assert page.value(name) - before.value(name) == value
+    assert page.value(f"{TOPICS}totalproducerequests_total", topic=made) == 3
+    assert page.value(f"{TOPICS}totalfetchrequests_total", topic=made) == 2
+    for tp, records in ((one, 4), (other, 1)):
+        labels = {"topic": made, "partition": str(tp.partition)}
+        assert page.value("kafka_log_log_logendoffset", **labels) == records
+        assert page.value("kafka_log_log_size", **labels) == size[tp]
+
+
+def test_logs_are_told_as_administrators_are_told_them(broker, made):
+    tp = TopicPartition(made, 1)
+    with wire.connect(broker.address) as connection:
+        for number in range(5):
+            wire.produce(connection, tp, wire.batch_of(b"%d" % number))
+    with Admin(bootstrap_servers=broker.address) as admin:
+        admin.delete_records({tp: 2})
+        (log_dir,) = admin.log_dirs()[BrokerId(0)]
+    page = page_of(broker)
+    told = {
+        TopicPartition(found["topic"], int(found["partition"])): value
+        for found, value in ((dict(labels), value) for labels, value in page.of("kafka_log_log_size").items())
+    }
+    assert told == log_dir.sizes
+    labels = {"topic": made, "partition": "1"}
+    assert page.value("kafka_log_log_logstartoffset", **labels) == 2
+    assert page.value("kafka_log_log_logendoffset", **labels) == 5
+    assert page.value(REPLICAS + "partitioncount") == page.value(REPLICAS + "leadercount") == len(told)
+
+
+def test_requests_are_counted_by_api_and_timed(broker, made):
+    before = page_of(broker)
+    with wire.connect(broker.address) as connection:
+        for _ in range(7):
+            wire.produce(connection, TopicPartition(made, 0), wire.batch_of(b"x"))
+    page = page_of(broker)
+    labels = {"request": "Produce", "version": str(wire.PRODUCE_VERSION)}
+    name = REQUESTS + "requests_total"
+    assert page.value(name, **labels) - (before.value(name, **labels) or 0) == 7
+    name = REQUESTS + "totaltimems_count"
+    assert page.value(name, request="Produce") - (before.value(name, request="Produce") or 0) == 7
+    assert page.value(REQUESTS + "totaltimems", request="Produce", quantile="0.99") > 0
+    assert page.value("sparklog_request_loop_seconds_total", request="Produce") > 0
+
+
+def test_a_fetch_that_waits_is_timed_to_its_answer(broker, made):
+    with wire.connect(broker.address) as connection:
+        wire.send_fetch(connection, {TopicPartition(made, 0): 0}, max_wait_ms=1500, min_bytes=1)
+        wire.receive_fetch(connection)
+    page = page_of(broker)
+    assert page.value(REQUESTS + "totaltimems", request="FetchConsumer", quantile="0.999") >= 1400
+    assert page.value(REQUESTS + "requests_total", request="Fetch", version=str(wire.BY_NAME)) > 0
+
+
+def test_a_topic_that_is_deleted_has_no_series_and_its_numbers_stay_in_the_sum(broker, made):
+    name = f"{TOPICS}messagesin_total"
+    with wire.connect(broker.address) as connection:
+        wire.produce(connection, TopicPartition(made, 0), wire.batch_of(b"x", b"y"))
+        before = page_of(broker)
+        assert wire.delete_topic(connection, made) is ErrorCode.NONE
+    eventually(lambda: page_of(broker).value(name, topic=made) is None)
+    after = page_of(broker)
+    assert after.value(name) >= before.value(name)
+    assert not any(dict(labels)["topic"] == made for labels in after.of("kafka_log_log_size"))
+
+
+def test_the_process_is_told_and_so_is_the_scrape(broker):
+    first, second = page_of(broker), page_of(broker)
+    assert first.value("process_resident_memory_bytes") > 10e6
+    assert second.value("sparklog_scrapes_total") > first.value("sparklog_scrapes_total")
+    assert second.value("sparklog_scrape_loop_seconds_total") > 0
+
+
+def test_health_and_readiness(broker):
+    assert get(f"{broker.metrics_url}/health") == (200, "ok\n")
+    assert get(f"{broker.metrics_url}/ready") == (200, "ready\n")
+    assert get(f"{broker.metrics_url}/nothing")[0] == 404
+
+
+def test_a_broker_with_a_token_tells_its_metrics_to_nobody_else(tmp_path, chroot):
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    settings = {"sparklog.metrics.port": 0, "sparklog.metrics.token.file": tmp_path / "token"}
+    with BrokerHarness(tmp_path, chroot, settings=settings) as broker:
+        for wrong in (None, "another", TOKEN + "x", "é"):
+            status, text = get(f"{broker.metrics_url}/metrics", wrong)
+            assert (status, "kafka" in text) == (401, False)
+        assert get(f"{broker.metrics_url}/metrics", TOKEN)[0] == 200
+        assert get(f"{broker.metrics_url}/ready")[0] == 200
+        assert TOKEN not in broker.output()
+
+
+def test_a_broker_that_waits_for_zookeeper_is_alive_and_not_ready(tmp_path):
+    from sparklog.local.ports import free_port
+
+    broker = BrokerHarness(tmp_path, f"127.0.0.1:{free_port()}", settings={"sparklog.metrics.port": 0})
+    broker.spawn()
+    try:
+        eventually(lambda: broker.metrics_url)
+        assert get(f"{broker.metrics_url}/health") == (200, "ok\n")
+        assert get(f"{broker.metrics_url}/ready") == (503, "the broker is starting\n")
+        assert get(f"{broker.metrics_url}/metrics")[0] == 503
+    finally:
+        broker.kill()
