@@ -5,11 +5,12 @@ import signal
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, DataSourceError, ErrorCode, PeerBusy
 from sparklog.spark.batch.repetition import rounds
-from sparklog.spark.batch.unattended import keep_on, run_rounds
+from sparklog.spark.batch.unattended import SparkStopped, keep_on, run_rounds
 from sparklog.spark.lake.destination import Overtaken
 from sparklog.testing.clock import ManualClock
 
@@ -117,6 +118,37 @@ def test_what_passes_by_itself_is_a_line_and_the_next_round_goes_on(error):
 def test_what_does_not_pass_ends_the_rounds(error):
     with pytest.raises(type(error)):
         kept_on(fails(error), list)
+
+
+class JavaError(Py4JJavaError):
+    """As Spark raises it, without a JVM that is asked for its text."""
+
+    def __init__(self, text):
+        Exception.__init__(self, text)
+
+    def __str__(self):
+        return f"An error occurred while calling o31.sql.\n: java.lang.{self.args[0]}\n\tat java.base/java.lang"
+
+
+def test_a_java_error_is_told_by_what_it_says():
+    _, (line,), _ = kept_on(fails(JavaError("RuntimeException: a stage was cancelled")))
+    assert " failed: java.lang.RuntimeException: a stage was cancelled; it is tried again" in line
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "IllegalStateException: Cannot call methods on a stopped SparkContext.",
+        "IllegalStateException: LiveListenerBus is stopped.",
+    ],
+)
+def test_where_spark_has_stopped_the_rounds_end(said):
+    """They would fail for ever."""
+    with pytest.raises(SparkStopped, match=f"start the job again: java.lang.{said}"):
+        kept_on(fails(JavaError(said)), list)
+    code, lines, _ = ended(60, [fails(JavaError(said)), lambda: Said(text="never", has_failed=False)])
+    assert (code, len(lines)) == (1, 1)
+    assert f"failed: Spark has stopped, start the job again: java.lang.{said}" in lines[0]
 
 
 def test_who_ends_the_rounds_is_told_no_failure():

@@ -1,8 +1,8 @@
 """Doing a job in rounds that nobody watches: what goes wrong is a line with its time, and the next round goes on.
 
 ``run_rounds`` goes on whatever a round met; ``keep_on`` ends with what does not pass by itself, such as a table that
-does not suit. Ctrl-C and SIGTERM end a round as an exception does, so that it gives back what it holds, and then end
-the rounds.
+does not suit. Both end where Spark itself has stopped: no round could do anything any more. Ctrl-C and SIGTERM end a
+round as an exception does, so that it gives back what it holds, and then end the rounds.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ _LASTING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 _PASSING = frozenset(
     {"SPARKLOG_BROKER_UNREACHABLE", "SPARKLOG_BROKER_ERROR", "SPARKLOG_TABLE_CHANGED", "SPARKLOG_TABLE_NOT_WRITTEN"}
 )
+_STOPPED = ("stopped SparkContext", "LiveListenerBus is stopped")
+"""What Spark says when it has stopped, of whatever it is asked."""
+
+
+class SparkStopped(SparklogError):
+    """Spark has stopped, so this process can do nothing more: a master may have ended it, or a lack of memory."""
 
 
 class Outcome(Protocol):
@@ -47,6 +53,9 @@ def run_rounds(
                 say(f"{_time(clock or SystemClock())} {said}")
     except KeyboardInterrupt:
         return 0
+    except SparkStopped as error:
+        say(f"{_time(clock or SystemClock())} {_failed(error)}")
+        return 1
     return code
 
 
@@ -75,10 +84,18 @@ def _failure(once: Callable[[], object]) -> str | None:
     try:
         once()
     except Exception as error:
+        _check_spark(error)
         if not passes(error):
             raise
         return _failed(error)
     return None
+
+
+def _check_spark(error: Exception) -> None:
+    """Raises SparkStopped."""
+    said = line_of(error)
+    if isinstance(error, Py4JJavaError) and any(each in said for each in _STOPPED):
+        raise SparkStopped(f"Spark has stopped, start the job again: {said}") from error
 
 
 def passes(error: Exception) -> bool:
@@ -96,6 +113,7 @@ def _round(once: Callable[[], Outcome]) -> tuple[str, int]:
     try:
         outcome = once()
     except Exception as error:
+        _check_spark(error)
         return _failed(error), 1
     return str(outcome), int(outcome.has_failed)
 
@@ -106,8 +124,10 @@ def _failed(error: Exception) -> str:
 
 
 def line_of(error: BaseException) -> str:
-    """The first line of what an error says, with its class."""
+    """The first line of what an error says, with its class; of Java's the second, for the first is Python's call."""
     lines = str(error).strip().splitlines()
+    if isinstance(error, Py4JJavaError) and len(lines) > 1:
+        return lines[1].removeprefix(": ")
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
