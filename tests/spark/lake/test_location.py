@@ -3,7 +3,7 @@
 import pytest
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.lake.location import identity_of, location_of
+from sparklog.spark.lake.location import identity_of, is_within, location_of
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,22 @@ def test_one_relative_path_is_two_tables_in_two_directories(tmp_path, monkeypatc
 
 def test_a_table_of_the_catalog_goes_by_its_name():
     assert identity_of("lake.clicks") == "table lake.clicks"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "within"),
+    [
+        ("/a/t", "/a/t/dead", True),
+        ("/a/t/dead", "/a/t/", True),
+        ("file:///a/t", "/a/./t", True),
+        ("s3a://b/t", "s3a://b/t/x/y", True),
+        ("/a/t", "/a/t-dead", False),
+        ("s3a://b/t", "s3a://c/t", False),
+        ("lake.clicks", "lake.clicks", True),
+        ("lake.clicks", "lake.dead", False),
+        ("lake.clicks", "/a/lake.clicks", False),
+    ],
+)
+def test_tables_in_one_directory(one, other, within):
+    assert is_within(one, other) is within
+    assert is_within(other, one) is within

@@ -24,3 +24,14 @@ def identity_of(name: str) -> str:
     ``name`` is a path or a URI if it has a slash, else a table of the catalog. Raises as ``location_of`` does.
     """
     return f"table {location_of(name) if '/' in name else name}"
+
+
+def is_within(name: str, other: str) -> bool:
+    """Whether two tables are one, or one lies in the directory of the other, as far as their names tell.
+
+    Raises as ``location_of`` does.
+    """
+    if "/" not in name or "/" not in other:
+        return name == other
+    first, second = (f"{location_of(each)}/" for each in (name, other))
+    return first.startswith(second) or second.startswith(first)

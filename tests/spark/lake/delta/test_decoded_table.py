@@ -165,9 +165,11 @@ def test_dead_letters_belong_to_one_table(spark, home, make, send, decoded):
     shutil.rmtree(home / "table")
     with pytest.raises(DataSourceError, match="it has the dead letters of table"):
         run(spark, decoded(name))
-    shutil.rmtree(home / "table")
+    spark.sql(f"alter table delta.`{home / 'dead'}` unset tblproperties ('sparklog.deadLetters.of')")
     with pytest.raises(DataSourceError, match="it is not a table of dead letters"):
-        run(spark, decoded(name, dead_letters=str(home / "table")))
+        run(spark, decoded(name))
+    with pytest.raises(DataSourceError, match="share a directory, and VACUUM of"):
+        decoded(name, dead_letters=str(home / "table" / "dead"))
 
 
 @pytest.mark.slow  # OPTIMIZE takes its time

@@ -21,6 +21,7 @@ from sparklog.spark.lake.delta.decoding import Decoding
 from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.table import Commit, DeltaTable
 from sparklog.spark.lake.files import Offloaded, TableFiles, TableWriter, WrittenFile, check_compression
+from sparklog.spark.lake.location import is_within
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.columns import read_ranges
 from sparklog.spark.read.offsets import OffsetRange
@@ -71,6 +72,11 @@ class DecodedTable(TableTarget):
         for each in self.extra:
             if each not in EXTRA_COLUMNS:
                 raise _invalid(f"a decoded table may also have {', '.join(EXTRA_COLUMNS)}, not {each!r}")
+        if self.dead_letters is not None and is_within(self.dead_letters, self.name):
+            raise _invalid(
+                f"the table of dead letters {self.dead_letters} and table {self.name} share a directory, and VACUUM of"
+                " one would remove files of the other: name a directory of its own"
+            )
 
     def open(self, spark: SparkSession) -> DecodedTableDestination:
         decoding = Decoding(
