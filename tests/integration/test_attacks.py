@@ -18,18 +18,26 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fuzz.hostile import HostileEncoder, HostileFill, framed, mutated
 from integration import wire
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 from protocol.schema_bytes import SchemaEncoder
 
 from sparklog.broker.registry import HANDLERS
 from sparklog.client.admin.admin import AclBinding, AclEntry, AclFilter, Admin, Operation, ResourcePattern, ResourceType
 from sparklog.config.broker import ACL_AUTHORIZER
-from sparklog.errors import AuthenticationFailed, ErrorCode
+from sparklog.errors import AuthenticationFailed, ErrorCode, SparklogError
 from sparklog.local.ports import free_port
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch as fetch_wire
 from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest
-from sparklog.protocol.messages import SCHEMAS, is_flexible
+from sparklog.protocol.messages import (
+    SCHEMAS,
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+    is_flexible,
+)
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.security.connecting import ConnectionSecurity
 from sparklog.security.sasl.plain import Plain
@@ -47,6 +55,7 @@ pytestmark = pytest.mark.integration
 LISTENERS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SECRETS = {user: f"{user}-has-a-secret" for user in ("admin", "eve", "mallory")}
+KEY = "the-brokers-key-of-tokens"
 ISSUER, AUDIENCE = "https://issuer.example", "kafka"
 EXISTS, ABSENT = "leak-exists", "leak-absent"
 SASL = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -104,6 +113,7 @@ def target(zookeeper, zk, directory):
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "sasl.oauthbearer.expected.issuer": ISSUER,
         "sasl.server.max.receive.size": LARGEST_OF_STRANGERS,
+        "connection.failed.authentication.delay.ms": 10,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": directory / "server.pem",
         "ssl.truststore.type": "PEM",
@@ -112,6 +122,7 @@ def target(zookeeper, zk, directory):
         "authorizer.class.name": ACL_AUTHORIZER,
         "super.users": "User:admin;User:ANONYMOUS",
         "auto.create.topics.enable": "false",
+        "delegation.token.secret.key": KEY,
     }
     harness = Target(directory, f"{zookeeper.connect_string}/attacks", port=ports["PLAINTEXT"], settings=settings)
     harness.ports = ports
@@ -124,7 +135,7 @@ def target(zookeeper, zk, directory):
     said = harness.output()
     harness.stop()
     assert "Traceback" not in said
-    assert not [secret for secret in SECRETS.values() if secret in said]
+    assert not [secret for secret in (*SECRETS.values(), KEY) if secret in said]
 
 
 def set_password(zk, user, password):
@@ -382,6 +393,56 @@ def test_a_token_is_believed_only_as_the_issuer_has_made_it(target, issuer):
     assert {why: outcome(token) for why, token in forged.items()} == dict.fromkeys(forged, "refused")
 
 
+def token_of(target, user="eve", **asked):
+    """A delegation token, its id and its HMAC, made by the user."""
+    message = CreateDelegationTokenRequest(
+        **{"owner_principal_type": None, "owner_principal_name": None, "renewers": [], "max_lifetime_ms": -1} | asked
+    )
+    with as_user(target, user) as connection:
+        answer = wire.ask(connection, ApiKey.CREATE_DELEGATION_TOKEN, 3, message)
+    return ErrorCode(answer.error_code), answer.token_id, bytes(answer.hmac)
+
+
+def by_token(token_id, secret, is_token=True):
+    return Scram(ScramMechanism.SHA_256, token_id, base64.b64encode(secret).decode(), is_token=is_token)
+
+
+def test_a_token_is_its_owners_and_ends_when_that_says_so(target):
+    code, token_id, secret = token_of(target)
+    assert code is ErrorCode.NONE
+    refused, *_ = token_of(target, owner_principal_type="User", owner_principal_name="admin")
+    assert refused is not ErrorCode.NONE
+    for wrong in (
+        by_token(token_id, b"guess"),
+        by_token(token_id, secret, is_token=False),
+        by_token("eve", SECRETS["eve"].encode()),
+        Scram(ScramMechanism.SHA_256, "eve", SECRETS["eve"], is_token=True),
+    ):
+        with pytest.raises(AuthenticationFailed):
+            as_user(target, mechanism=wrong)
+    with as_user(target, mechanism=by_token(token_id, secret)) as bearer, as_user(target, "mallory") as mallory:
+        for connection, owners in ((bearer, None), (mallory, None)):
+            seen = wire.ask(
+                connection, ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, DescribeDelegationTokenRequest(owners=owners)
+            )
+            assert seen.tokens == []
+        for version, api, message in (
+            (2, ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest(hmac=secret, renew_period_ms=1)),
+            (2, ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1)),
+        ):
+            assert wire.ask(mallory, api, version, message).error_code != ErrorCode.NONE
+            assert wire.ask(bearer, api, version, message).error_code != ErrorCode.NONE
+        assert wire.topic_names(bearer) == set()
+        with as_user(target) as eve:
+            ended = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1)
+            assert wire.ask(eve, ApiKey.EXPIRE_DELEGATION_TOKEN, 2, ended).error_code == ErrorCode.NONE
+        with pytest.raises(SparklogError):
+            wire.topic_names(bearer)
+    with pytest.raises(AuthenticationFailed):
+        as_user(target, mechanism=by_token(token_id, secret))
+    assert base64.b64encode(secret).decode() not in target.output()
+
+
 # TLS
 
 
@@ -591,6 +652,11 @@ STRANGE = [
     ("/kafka-acl-changes/acl_changes_", b"Topic:../../x"),
     ("/kafka-acl-changes/acl_changes_", b"\xff"),
     ("/kafka-acl-extended-changes/acl_changes_", b'{"version":1,"resourceType":"TOPIC","name":"\\ud800"}'),
+    ("/kafka-acl-changes/acl_changes_", b"Topic:nobodys"),
+    ("/config/changes/config_change_", b'{"version":2,"entity_path":"users/nobody"}'),
+    ("/delegation_token/token_changes/token_change_", b".."),
+    ("/delegation_token/token_changes/token_change_2147483647", b"id"),
+    ("/delegation_token/tokens/id", b"[" * 50_000),
     ("/kafka-acl/Topic/other", b"[" * 50_000),
     ("/kafka-acl/Thing/other", b"{"),
     ("/kafka-acl-extended/prefixed/Topic/lea", b'{"version":1,"acls":[{"principal":"User:eve"}]}'),
@@ -617,6 +683,9 @@ def test_what_a_stranger_writes_in_zookeeper_neither_opens_up_nor_hides_a_revoca
 
     try:
         assert may_read()
+        nobodys = [make_acl("ip", "192.0.2.1", all=True)]
+        made.append(client.create("/kafka-acl/Topic/nobodys", b"{}", nobodys))
+        made.append(client.create("/config/users/nobody", b"{}", nobodys))
         for path, data in STRANGE:
             made.append(client.create(path, data, sequence=path.endswith("_"), makepath=True))
         eventually(lambda: not may_read())  # what cannot be read denies
@@ -634,7 +703,7 @@ def test_what_a_stranger_writes_in_zookeeper_neither_opens_up_nor_hides_a_revoca
         assert not comes_in(SECRETS["mallory"])
     finally:
         for path in made:
-            client.delete(path, recursive=True)
+            client.delete(path)
         client.stop()
         client.close()
 

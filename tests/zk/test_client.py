@@ -9,8 +9,10 @@ from uuid import UUID
 
 import pytest
 from kazoo.client import KazooClient, TransactionRequest
+from kazoo.security import make_acl
 
 from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.security.acl.znode import decode_list
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.eventually import eventually
 from sparklog.zk import znodes
@@ -660,6 +662,25 @@ def test_a_path_that_cannot_be_is_malformed(zk):
         path = zk._client.create("/config/changes/config_change_", told, sequence=True)
         with pytest.raises(MalformedZnode):
             zk.changed_entity(int(path[-10:]))
+
+
+def test_a_znode_that_is_anothers_is_one_that_cannot_be_read(zk):
+    nobodys = [make_acl("ip", "192.0.2.1", all=True)]
+    for path in ("/config/users/alice", "/config/changes/config_change_0000000000", "/kafka-acl/Topic/t"):
+        zk.ensure([path.rpartition("/")[0]])
+        zk._client.create(path, b"{}", nobodys)
+    zk.change_config("users/bob", lambda stored: {"a": "1"})
+    for read in (
+        lambda: zk.config("users/alice"),
+        lambda: zk.changed_entity(0),
+        lambda: zk.stored("/kafka-acl/Topic/t"),
+    ):
+        with pytest.raises(MalformedZnode, match="another's"):
+            zk.guarded(read)
+    assert zk.entity_configs("users") == {"users/alice": None, "users/bob": {"a": "1"}}
+    (found,) = zk.stored_each(["/kafka-acl/Topic/t"])
+    with pytest.raises(MalformedZnode):
+        decode_list("/kafka-acl/Topic/t", found.data)
 
 
 def test_what_was_told_of_settings_ages_by_zookeepers_clock_alone(zk, monkeypatch):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kazoo.security import make_acl
 
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode
 from sparklog.security.delegation.token import DelegationToken
@@ -136,6 +137,15 @@ def test_all_are_read_and_those_that_cannot_be_are_named(store, zk):
     assert found.malformed.keys() == {"broken"}
     with pytest.raises(MalformedZnode):
         store.change("broken", lambda _: TOKEN)
+
+
+@pytest.mark.integration
+def test_what_strangers_say_has_changed_is_no_token(store, zk):
+    said = (b"", b".", b"..", b"a/b", b"../../config/users/admin", b"\xff\0", b"a\nb")
+    paths = [zk._client.create(f"{CHANGES}/token_change_", each, sequence=True) for each in said]
+    others = [make_acl("ip", "192.0.2.1", all=True)]
+    paths.append(zk._client.create(f"{CHANGES}/token_change_", b"id-1", others, sequence=True))
+    assert [store.changed(int(each[-10:])) for each in paths] == [None] * len(paths)
 
 
 @pytest.mark.integration

@@ -21,8 +21,8 @@ import base64
 import logging
 import random
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -64,6 +64,8 @@ _STATES_A_TRANSACTION = 100
 _OPS_OF_A_STATE = 2
 """The check of the office, and the state itself; what stands beside it comes after."""
 _TRIES = 5
+_NOT_OURS = b"\0"
+"""What a znode that may not be read is taken to hold: nothing that anybody would write."""
 
 
 class Session(NamedTuple):
@@ -617,7 +619,7 @@ class ZkClient:
 
     def config(self, entity: str) -> dict[str, str]:
         """The settings stored for an entity (``znodes.topic_entity`` and its neighbours)."""
-        node = self._get(znodes.config_path(entity))
+        node = self._read(znodes.config_path(entity))
         return {} if node is None else znodes.decode_entity_config(entity, node[0])
 
     def entity_configs(self, kind: str) -> dict[str, dict[str, str] | None]:
@@ -638,7 +640,8 @@ class ZkClient:
         for entity, answer in asked:
             with suppress(NoNodeError):
                 try:
-                    found[entity] = znodes.decode_entity_config(entity, answer.get()[0])
+                    with _readable(znodes.config_path(entity)):
+                        found[entity] = znodes.decode_entity_config(entity, answer.get()[0])
                 except MalformedZnode as error:
                     _logger.error("nothing is taken over: %s", error)
                     found[entity] = None
@@ -693,7 +696,7 @@ class ZkClient:
     def changed_entity(self, number: int) -> str | None:
         """Whose settings changed; None if it is forgotten already."""
         path = znodes.config_change_path(number)
-        node = self._get(path)
+        node = self._read(path)
         return None if node is None else znodes.decode_config_change(path, node[0])
 
     def forget_config_changes(self, kept_ms: int) -> None:
@@ -836,12 +839,12 @@ class ZkClient:
         return None if node is None else bytes(node[0] or b"")
 
     def stored(self, path: str) -> Stored | None:
-        """What a znode holds, and the version that it has; None where there is no such znode."""
-        node = self._get(path)
+        """What a znode holds, and the version that it has; None where there is no such znode. Raises MalformedZnode."""
+        node = self._read(path)
         return None if node is None else Stored(bytes(node[0] or b""), node[1].version)
 
     def stored_each(self, paths: Iterable[str]) -> list[Stored | None]:
-        """``stored`` of each of them, asked for together."""
+        """``stored`` of each of them, asked for together. One that may not be read holds what nobody understands."""
         found: list[Stored | None] = []
         for answer in [self._client.get_async(path) for path in paths]:
             try:
@@ -849,6 +852,8 @@ class ZkClient:
                 found.append(Stored(bytes(data or b""), stat.version))
             except NoNodeError:
                 found.append(None)
+            except NoAuthError:
+                found.append(Stored(_NOT_OURS, -1))
         return found
 
     def exchange(self, path: str, old: Stored | None, data: bytes | None, told: Told) -> bool:
@@ -902,6 +907,11 @@ class ZkClient:
         except NoNodeError:
             return []
 
+    def _read(self, path: str):  # type: ignore[no-untyped-def]
+        """``_get`` of what others may have written: raises MalformedZnode for what this broker may not read."""
+        with _readable(path):
+            return self._get(path)
+
     def _get(self, path: str):  # type: ignore[no-untyped-def]
         try:
             return self._client.get(path)
@@ -936,6 +946,14 @@ def _put_state(transaction, tp: TopicPartition, state: PartitionState) -> None: 
 
 def _as_written(state: PartitionState) -> PartitionState:
     return replace(state, version=_next_version(state), zxid=-1)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except NoAuthError as error:
+        raise MalformedZnode(f"znode {path} may not be read by this broker: it is another's") from error
 
 
 def _failed(results: list[object]) -> bool:

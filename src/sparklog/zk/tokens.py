@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
+from sparklog.security.acl.znode import is_storable
 from sparklog.security.delegation.token import DelegationToken
 from sparklog.security.principal import Principal
 from sparklog.zk.client import OnChange, Stored, Told, ZkClient
@@ -89,9 +90,12 @@ class TokenStore:
 
     def changed(self, number: int) -> str | None:
         """Which token changed, by its id; None where that cannot be told any more."""
-        found = self._zk.stored(f"{CHANGES}/{CHANGE_PREFIX}{number:010d}")
+        try:
+            found = self._zk.stored(f"{CHANGES}/{CHANGE_PREFIX}{number:010d}")
+        except MalformedZnode:
+            return None
         token_id = "" if found is None else found.data.decode(errors="replace")
-        return token_id if token_id and "/" not in token_id else None
+        return token_id if is_storable(token_id) else None
 
     def forget_changes(self, kept_ms: int) -> None:
         """Remove what was told more than ``kept_ms`` before the newest."""
