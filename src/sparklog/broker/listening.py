@@ -1,13 +1,15 @@
 """The listeners of a broker: what each asks of its peers, by the settings that are in force for it.
 
-Certificates are read again when they change on disk, and are for the next handshake; connections that are there keep
-theirs. A file that cannot be read, or does not fit, leaves the last good one in force, and the log says so.
+Certificates are read again when they change on disk, and are for the next handshake, of others with this broker and of
+this broker with others; connections that are there keep theirs. A file that cannot be read, or does not fit, leaves the
+last good one in force, and the log says so.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,12 +20,12 @@ from sparklog.config.listeners import Listener
 from sparklog.errors import ConfigError
 from sparklog.net.server import Entrance, SocketServer
 from sparklog.security.caller import Caller, Gate
-from sparklog.security.connecting import ConnectionSecurity
+from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.security.connection_settings import connection_security
 from sparklog.security.mechanisms import settings_of
 from sparklog.security.principal import ANONYMOUS, Principal
 from sparklog.security.principal_builder import Peer, PrincipalBuilder, as_it_is
-from sparklog.security.tls.contexts import server_context
+from sparklog.security.tls.contexts import client_context, server_context
 from sparklog.security.tls.distinguished_name import subject_name
 from sparklog.security.tls.principal_mapping import PrincipalMapping
 from sparklog.security.tls.settings import TlsSettings
@@ -53,9 +55,17 @@ class ListeningEnds:
     """All of a broker's listeners on one server: taken together, or none of them."""
 
     def __init__(
-        self, config: BrokerConfig, server: SocketServer, gates: GateMaker, builder: PrincipalBuilder = as_it_is
+        self,
+        config: BrokerConfig,
+        server: SocketServer,
+        gates: GateMaker,
+        builder: PrincipalBuilder = as_it_is,
+        to_brokers: ConnectionSecurity = PLAIN,
     ) -> None:
-        """Takes the ports, without listening yet. Raises ConfigError with what to do where that cannot be."""
+        """Takes the ports, without listening yet; ``to_brokers`` is what ``security_between_brokers`` has made.
+
+        Raises ConfigError with what to do where that cannot be.
+        """
         ends = config.ends
         self._builder = builder
         self._server = server
@@ -68,6 +78,11 @@ class ListeningEnds:
         except ConfigError:
             server.close()
             raise
+        if to_brokers.tls is not None:
+            settings = config.security.of_listener(ends.between_brokers)
+            self._kept.append(
+                _Certificates(f"{ends.between_brokers} of other brokers", settings, to_brokers, client_context)
+            )
         self.bound = tuple(each._replace(endpoint=bound[each.name]) for each in ends.bound)
         """Where it listens."""
         self.advertised = tuple(_with_real_port(each, bound[each.name]) for each in ends.advertised)
@@ -79,7 +94,7 @@ class ListeningEnds:
         entrance = Entrance(listener.name, listener.protocol)
         mapping: PrincipalMapping | None = None
         if listener.protocol.has_tls:
-            certificates = _Certificates(listener.name, settings, entrance)
+            certificates = _Certificates(listener.name, settings, entrance, server_context)
             self._kept.append(certificates)
             if not listener.protocol.has_sasl:
                 mapping = PrincipalMapping(certificates.settings.principal_rules)
@@ -104,15 +119,22 @@ class ListeningEnds:
 
 
 class _Certificates:
-    """Of one listener: the files that its context was made of, and what they looked like then."""
+    """The files that a context was made of, and what they looked like then. ``holder`` has the context."""
 
-    def __init__(self, listener: str, settings: Mapping[str, str], entrance: Entrance) -> None:
+    def __init__(
+        self,
+        listener: str,
+        settings: Mapping[str, str],
+        holder: Entrance | ConnectionSecurity,
+        make: Callable[[TlsSettings], ssl.SSLContext],
+    ) -> None:
         self._listener = listener
-        self._entrance = entrance
+        self._holder = holder
+        self._make = make
         try:
             self.settings = TlsSettings.from_properties(settings)
             self._seen = _looks(self.settings.files)
-            entrance.tls = server_context(self.settings)
+            holder.tls = make(self.settings)
         except ConfigError as error:
             raise ConfigError(f"listener {listener}: {error}") from error
 
@@ -122,7 +144,7 @@ class _Certificates:
             return
         self._seen = looks
         try:
-            self._entrance.tls = server_context(self.settings)
+            self._holder.tls = self._make(self.settings)
         except ConfigError as error:
             _logger.error("listener %s goes on with the certificate that it has: %s", self._listener, error)
         else:

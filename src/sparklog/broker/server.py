@@ -255,7 +255,7 @@ class Broker:
         self._gates = Gates(builder, self._clock, lambda text: warnings.warn("authentication", text))
         self._steps[_Step.GATES] = self._gates.close
         self._security = security_between_brokers(config, self._clock)
-        self._ends = ListeningEnds(config, server, self._gates.of_listener, builder)
+        self._ends = ListeningEnds(config, server, self._gates.of_listener, builder, self._security)
         self.listeners = self._ends.bound
         return server
 

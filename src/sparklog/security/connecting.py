@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from sparklog.security.sasl.mechanism import Mechanism
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ConnectionSecurity:
     """Neither TLS nor SASL where nothing is said."""
 
     tls: ssl.SSLContext | None = None
-    """Its ``check_hostname`` says whether the peer's certificate must have the name that it is reached by."""
+    """Its ``check_hostname`` says whether the peer's certificate must have the name that it is reached by. It may be
+    replaced: it is for the next connection.
+    """
     mechanism: Mechanism | None = None
     """What is done first on each connection to prove who we are."""
 

@@ -1,0 +1,66 @@
+"""Certificates of a broker that are replaced while it runs: for who comes, and for the brokers that it goes to."""
+
+import asyncio
+import ssl
+
+import pytest
+from security.tls.handshake import shake_hands
+
+from sparklog.broker.listening import ListeningEnds, security_between_brokers
+from sparklog.config.broker import parse_broker_config
+from sparklog.net.limits import Limits
+from sparklog.net.server import SocketServer
+from sparklog.security.tls.contexts import server_context
+from sparklog.security.tls.settings import TlsSettings
+from sparklog.testing.certificates import Authority
+from sparklog.testing.clock import ManualClock
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Writes a key store and a trust store of an authority; gives the settings that name them."""
+    names = {each: str(tmp_path / f"{each}.pem") for each in ("keystore", "truststore")}
+
+    def write(authority):
+        authority.issue("broker").write_pem(tmp_path / "keystore.pem")
+        authority.write_pem(tmp_path / "truststore.pem")
+        return {f"ssl.{each}.location": path for each, path in names.items()}
+
+    return write
+
+
+def trusts(security, other):
+    """Whether a connection by this security agrees with a broker whose certificate, and trust, are of ``other``."""
+    stores = {
+        "ssl.keystore.key": (issued := other.issue("another")).key_pem(),
+        "ssl.keystore.certificate.chain": issued.chain_pem,
+        "ssl.truststore.certificates": other.pem,
+        "ssl.client.auth": "required",
+    }
+    try:
+        shake_hands(security.tls, server_context(TlsSettings.from_properties(stores)))
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def test_certificates_for_other_brokers_are_taken_over_too(files, tmp_path):
+    async def main():
+        old, new = Authority("old"), Authority("new")
+        settings = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL", **files(old)}
+        config = parse_broker_config({"broker.id": "1", "log.dirs": str(tmp_path), **settings})
+        security = security_between_brokers(config, ManualClock())
+        server = SocketServer(asyncio.get_running_loop(), lambda *_: None, Limits(1 << 20, 1))
+        try:
+            ends = ListeningEnds(config, server, lambda *_: None, to_brokers=security)
+            assert (trusts(security, old), trusts(security, new)) == (True, False)
+            files(new)
+            ends.look_at_certificates()
+            assert (trusts(security, old), trusts(security, new)) == (False, True)
+            (tmp_path / "keystore.pem").write_text("damaged")
+            ends.look_at_certificates()
+            assert trusts(security, new)
+        finally:
+            server.close()
+
+    asyncio.run(main())
