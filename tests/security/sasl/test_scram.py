@@ -143,6 +143,15 @@ def test_a_malformed_first_message_is_refused(first):
         ScramServer(SHA_256, SOURCE).respond(first)
 
 
+def test_a_message_of_a_size_that_nobody_needs_is_not_taken_apart():
+    short, long = (f"n,,n={'x' * size},r=abc".encode() for size in (16_000, 17_000))
+    assert ScramServer(SHA_256, SOURCE).respond(short)
+    with pytest.raises(AuthenticationFailed, match="invalid credentials"):
+        ScramServer(SHA_256, SOURCE).respond(long)
+    with pytest.raises(AuthenticationFailed, match="no message"):
+        Scram(SHA_256, "alice", "secret").begin().respond(b"r=" + b"x" * 17_000 + b",s=AAAA,i=4096")
+
+
 def test_the_authorization_id_must_be_the_user_whether_there_is_such_a_user_or_not():
     for user in ("alice", "nobody"):
         with pytest.raises(AuthenticationFailed, match="authorization id"):

@@ -21,7 +21,7 @@ _AUTH = "auth"
 _END = b"\x01"
 _NAME = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
-_SASL_NAME = r"(?:[^=,\0\x01]|=2C|=3D)+"
+_SASL_NAME = r"(?:[^=,\0\x01]++|=2C|=3D)++"
 _FIRST = re.compile(rf"n,(?:a=(?P<authzid>{_SASL_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]+\x01)*)\x01")
 _TOKEN = r"[-_~+/.a-zA-Z0-9]+=*"
 _BEARER = re.compile(rf"bearer +(?P<token>{_TOKEN})", re.IGNORECASE)

@@ -8,6 +8,7 @@ What is promised:
 
 - A user that does not exist is answered as one that does: with a salt that is always the same for that name, and with a
   refusal where a wrong password would be refused, after the same work.
+- No message has more than 16 KiB.
 - The broker takes a proof only for the nonce that it made in this conversation, and only once.
 - The client takes no fewer iterations than 4096, for a peer that pretends to be the broker could ask for one and try
   passwords; and so many at most that a peer cannot keep it busy. It believes only a broker that has the server key.
@@ -35,7 +36,9 @@ CredentialLookup = Callable[[str, str], ScramCredential | None]
 """The credential for a mechanism (``SCRAM-SHA-256``) and a user; None where there is none. Answers from memory."""
 
 _MOST_ITERATIONS = 1_000_000
-_SASL_NAME = r"(?:[^=,\0]|=2C|=3D)+"
+_LONGEST = 16 << 10
+"""Bytes of a message. Strangers send them, and to take one apart is paid for by everybody."""
+_SASL_NAME = r"(?:[^=,\0]++|=2C|=3D)++"
 _EXTENSIONS = r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*)"
 _NONCE = r"(?P<nonce>[!-+\--~]+)"
 _BASE64 = r"(?:[A-Za-z0-9/+]{4})*(?:[A-Za-z0-9/+]{3}=|[A-Za-z0-9/+]{2}==)?"
@@ -244,6 +247,8 @@ class ScramClient:
 
 
 def _match(pattern: re.Pattern[str], token: bytes) -> re.Match[str] | None:
+    if len(token) > _LONGEST:
+        return None
     try:
         return pattern.fullmatch(token.decode())
     except UnicodeDecodeError:
