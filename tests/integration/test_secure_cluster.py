@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,5 @@ def test_secrets_are_in_their_files_alone(secure, topic):
 def test_the_files_of_the_log_are_not_everybodys(secure, topic):
     (directory,) = secure.directory.broker(0).glob(f"{topic}-*")
     assert {each.stat().st_mode & 0o027 for each in (directory, *directory.iterdir())} == {0}
+    private = (secure.secured.root, secure.zookeeper.data_dir, secure.directory.logs)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in private} == {0o700}

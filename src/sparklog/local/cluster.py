@@ -142,7 +142,7 @@ class LocalCluster(Running):
         self.directory.lock()
         try:
             if self.secured is not None:  # before anything else, by which an open cluster is known
-                self.secured.prepare(self._names())
+                self.secured.prepare(self._names(), [self.directory.logs, *(each.data_dir for each in self.zookeepers)])
             self._remember_ports()
             self._start_zookeepers()
             if self.secured is not None:

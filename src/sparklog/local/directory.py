@@ -44,8 +44,12 @@ class ClusterDirectory(LockedDirectory):
     def secure(self) -> Path:
         return self.root / "secure"
 
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
     def log(self, name: str) -> Path:
-        return self.root / "logs" / f"{_file_name(name)}.log"
+        return self.logs / f"{_file_name(name)}.log"
 
     def write_pid(self, name: str, pid: int) -> None:
         try:

@@ -2,7 +2,8 @@
 
 Invariants:
 
-- The directory is its owner's alone before anything is written into it.
+- The directory is its owner's alone before anything is written into it. So are those of ZooKeeper, which has what the
+  passwords are checked with, and of the logs.
 - What is there is kept: a start makes what is missing, so one that died is completed by the next. Only a certificate
   that ends soon, or lacks a name, is replaced, for which alone the authority's key is read, and the addresses in the
   clients' files follow the cluster's.
@@ -91,9 +92,13 @@ class SecureDirectory:
     def _authority(self) -> Path:
         return self.root / "ca.pem"
 
-    def prepare(self, hosts: Iterable[str]) -> None:
-        """Have what servers need, for brokers that are reached by these names. Raises ConfigError."""
-        make_private_directory(self.root)
+    def prepare(self, hosts: Iterable[str], private: Iterable[Path] = ()) -> None:
+        """Have what servers need, for brokers that are reached by these names, and directories that are ``private``.
+
+        Raises ConfigError.
+        """
+        for directory in (self.root, *private):
+            make_private_directory(directory)
         self._certify(hosts)
         _write(self.broker_settings, _BROKER_HEADER, self._broker_settings())
 

@@ -208,11 +208,11 @@ def test_a_secure_cluster_says_what_to_type(start, run, monkeypatch):
 def test_what_is_said_of_spark_is_a_program(start, run, quick_spark):
     up = start("--secure", "--brokers", "3", "--zookeepers", "3")
     admin = ("--command-config", up.directory / "secure" / "admin.properties")
-    assert run("topic", "create", "greetings", "--replication-factor", "3", *admin).status == 0
+    assert run("topic", "create", "greetings", "--replication", "3", *admin).status == 0
     assert run("produce", "greetings", *admin, stdin=b"hello\n").status == 0
     session = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.master('local[1]').getOrCreate()\n"
     program = session + next_lines(up.said, "or in PySpark:")
-    environ = {**os.environ, **quick_spark}
+    environ = {**os.environ, **quick_spark, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "|[68 65 6C 6C 6F]|" in done.stdout

@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 from sparklog.cli.commands.zookeeper import zookeeper
 from sparklog.local.ensemble import parse_ensemble
 from sparklog.local.ports import free_port
+from sparklog.local.zookeeper import EmbeddedZooKeeper, ZooKeeperTls
 from sparklog.testing.eventually import eventually
 
 
@@ -22,9 +23,9 @@ def listed(*ids):
 class Foreground:
     """A running ``sparklog zookeeper``, and what it has said on both streams."""
 
-    def __init__(self, spawn, directory, own, servers):
+    def __init__(self, spawn, directory, own, servers, *more):
         self.directory, self._output = directory, directory.with_suffix(".output")
-        arguments = ("zookeeper", "--id", own, "--servers", servers, "--data", directory, "--tick", "500")
+        arguments = ("zookeeper", "--id", own, "--servers", servers, "--data", directory, "--tick", "500", *more)
         with self._output.open("wb") as file:
             self.process = spawn(*arguments, stdout=file, stderr=subprocess.STDOUT, environ={"PYTHONUNBUFFERED": "1"})
 
@@ -59,6 +60,22 @@ def test_one_server_serves_says_so_and_stops_when_told(spawn, run, tmp_path, pro
     other = run("zookeeper", "--id", 8, "--servers", listed(8), "--data", server.directory)
     assert (other.status, other.out) == (1, "")
     assert "is the directory of member '7', not of 8" in other.err
+
+
+@pytest.mark.integration
+def test_a_server_with_a_certificate_speaks_tls_alone(spawn, run, tmp_path):
+    assert run("cert", "ca", tmp_path / "ca").status == 0
+    issued = run("cert", "issue", "zk", "--ca", tmp_path / "ca", "--host", "127.0.0.1", "--out", tmp_path)
+    assert issued.status == 0
+    servers = listed(1)
+    files = ZooKeeperTls(tmp_path / "zk.pem", tmp_path / "ca" / "ca.pem")
+    server = Foreground(spawn, tmp_path / "one", 1, servers, "--tls", *files)
+    server.wait_for("sparklog zookeeper 1 serves alone\n")
+    client = EmbeddedZooKeeper(tmp_path, int(servers.rpartition(":")[2]))
+    assert client.four_letter_word("srvr") == ""
+    client.tls = files
+    assert "Mode: standalone" in client.four_letter_word("srvr")
+    assert server.stop() == 0
 
 
 @pytest.mark.integration

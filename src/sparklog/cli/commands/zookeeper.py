@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _LOOK_S = 0.2
 _MODE_S = 1.0
 """Between two looks whether it is alive, and two questions for its part in the ensemble."""
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _PARTS = {
     "leader": "leads",
     "follower": "follows",
@@ -47,6 +48,11 @@ _PARTS = {
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="Any other setting of zoo.cfg, such as dataLogDir; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--tls", type=(_FILE, _FILE), metavar="KEY-STORE TRUST-STORE",
+    help="Two files of PEM: the key with its certificate, and the authorities to trust. Then all connections are by"
+    " TLS, from clients and members that show a certificate: docs/security.md.",
+)  # fmt: skip
 def zookeeper(
     own: int,
     servers: str,
@@ -55,6 +61,7 @@ def zookeeper(
     host: str,
     tick: int,
     settings: tuple[str, ...],
+    tls: tuple[Path, Path] | None,
 ) -> None:
     """Run one ZooKeeper of an ensemble until SIGTERM or Ctrl-C, on the JARs that PySpark ships. It needs Java 17.
 
@@ -72,6 +79,7 @@ def zookeeper(
     from sparklog.local.ensemble import parse_ensemble
     from sparklog.local.locked import LockedDirectory
     from sparklog.local.member import EnsembleMember
+    from sparklog.local.zookeeper import ZooKeeperTls
 
     try:
         ensemble = parse_ensemble(servers).with_client_port(own, client_port)
@@ -83,6 +91,8 @@ def zookeeper(
     member = EnsembleMember(
         data, ensemble, own, host=host, tick_time_ms=tick, more=parse_settings(settings, option="--set")
     )
+    if tls is not None:
+        member.tls = ZooKeeperTls(*(each.absolute() for each in tls))
     directory = LockedDirectory(data, "ZooKeeper")
     directory.lock()
     try:
