@@ -19,6 +19,8 @@ from histories.clients import AConsumer, AProducer, ClientFailed, Received, Tp, 
 from histories.history import Recorder, now
 from histories.rows import row
 
+from sparklog.config.properties import load_properties
+
 T = TypeVar("T")
 
 COMMIT_EVERY_S = 0.3
@@ -59,6 +61,9 @@ class Actor:
         self.chance = random.Random(f"{role['seed']} {role['who']}")
         self.stop = Stop()
         self.make_producer, self.make_consumer = client(role["client"])
+        self.cluster: dict[str, str] = {"bootstrap.servers": role["bootstrap"]}
+        if "client settings" in role:  # a file, so that no password is an argument
+            self.cluster = load_properties(Path(role["client settings"])) | self.cluster
         self.acks: str = role.get("acks", "all")
         self.plain: bool = role.get("plain", False)
 
@@ -80,7 +85,7 @@ class Writer(Actor):
     """Plain records, a few at a time, to partitions drawn by lot; idempotent, unless one replica is to be enough."""
 
     def run(self) -> None:
-        producer: AProducer = self.make_producer(self.role["bootstrap"], None, 0, self.acks)
+        producer: AProducer = self.make_producer(self.cluster, None, 0, self.acks)
         number = 0
         while not self.stop:
             for _ in range(self.chance.randint(1, 4)):
@@ -120,7 +125,7 @@ class Keeper(Rows):
     """Keeps a table outside transactions."""
 
     def run(self) -> None:
-        producer: AProducer = self.make_producer(self.role["bootstrap"], None, 0, self.acks, plain=self.plain)
+        producer: AProducer = self.make_producer(self.cluster, None, 0, self.acks, plain=self.plain)
         while not self.stop:
             for _ in range(self.chance.randint(1, 4)):
                 self.send_row(producer, None)
@@ -134,7 +139,7 @@ class Member(Actor):
     def __init__(self, role: dict[str, Any]) -> None:
         super().__init__(role)
         self.positions: dict[Tp, int] = {}
-        self.consumer: AConsumer = self.make_consumer(role["bootstrap"], role["source"], role["group"], self, role)
+        self.consumer: AConsumer = self.make_consumer(self.cluster, role["source"], role["group"], self, role)
         self.commits = 0
 
     def assigned(self, partitions: list[Tp]) -> dict[Tp, int]:
@@ -261,7 +266,7 @@ class TransactionalKeeper(Rows, Transactions):
 
     def run(self) -> None:
         named = self.role["transactional id"], self.role["transaction timeout ms"]
-        producer: AProducer = self.make_producer(self.role["bootstrap"], *named)
+        producer: AProducer = self.make_producer(self.cluster, *named)
         transactions = 0
         while not self.stop:
             transactions += 1
@@ -290,7 +295,7 @@ class Copier(Member, Transactions):
     def __init__(self, role: dict[str, Any]) -> None:
         super().__init__(role)
         named = role["transactional id"], role["transaction timeout ms"]
-        self.producer: AProducer = self.make_producer(role["bootstrap"], *named)
+        self.producer: AProducer = self.make_producer(self.cluster, *named)
         self.transactions = 0
 
     def run(self) -> None:

@@ -32,7 +32,7 @@ class Received(NamedTuple):
 
 class AProducer(Protocol):
     """Idempotent, unless it is made with ``acks`` other than all, or ``plain``. With a transactional id it has taken
-    over that id when it is made. Made with the servers to ask first, the transactional id or None, the longest that a
+    over that id when it is made. Made with the cluster's settings, the transactional id or None, the longest that a
     transaction may take (ms), ``acks``, and ``plain``.
     """
 
@@ -54,7 +54,7 @@ class Listener(Protocol):
 
 
 class AConsumer(Protocol):
-    """A member of a group; ``assigned`` says where each partition goes on. Made with the servers to ask first, the
+    """A member of a group; ``assigned`` says where each partition goes on. Made with the cluster's settings, the
     topic, the group, the listener, and the actor's role."""
 
     def receive(self, seconds: float) -> list[Received]: ...

@@ -26,6 +26,8 @@ from histories.clients import (
 )
 from histories.rows import from_wire, on_wire
 
+from sparklog.testing.librdkafka import librdkafka_settings
+
 HANGS_S = 15
 
 
@@ -36,10 +38,16 @@ def _failure(error: KafkaException) -> ClientFailed:
 
 class ConfluentProducer:
     def __init__(
-        self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all", *, plain: bool = False
+        self,
+        cluster: Mapping[str, str],
+        transactional_id: str | None,
+        timeout_ms: int,
+        acks: str = "all",
+        *,
+        plain: bool = False,
     ) -> None:
-        settings = {
-            "bootstrap.servers": bootstrap,
+        settings: dict[str, Any] = {
+            **librdkafka_settings(cluster),
             "acks": acks,
             "enable.idempotence": acks == "all" and not plain,
             "linger.ms": 2,
@@ -123,9 +131,11 @@ def _tps(partitions: list[TopicPartition]) -> list[Tp]:
 
 
 class ConfluentConsumer:
-    def __init__(self, bootstrap: str, topic: str, group: str, listener: Listener, how: Mapping[str, Any]) -> None:
-        settings = {
-            "bootstrap.servers": bootstrap,
+    def __init__(
+        self, cluster: Mapping[str, str], topic: str, group: str, listener: Listener, how: Mapping[str, Any]
+    ) -> None:
+        settings: dict[str, Any] = {
+            **librdkafka_settings(cluster),
             "group.id": group,
             "isolation.level": how["isolation"],
             "partition.assignment.strategy": how["assignor"],

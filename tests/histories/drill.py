@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -19,6 +20,7 @@ from histories.replicas import kind_of
 from histories.rows import from_wire
 from integration import wire
 
+from sparklog.client.cluster.config import ClientConfig
 from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, RemoteProtocolError
 from sparklog.local.process import ChildProcess
@@ -26,8 +28,9 @@ from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTransactionsRequest, OffsetFetchRequest
 from sparklog.record.records import iter_batches, iter_records
+from sparklog.security.connecting import ConnectionSecurity
 from sparklog.structs import TopicPartition
-from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.cluster import ClusterHarness, SecureClusterHarness
 from sparklog.testing.eventually import eventually
 
 SOURCE, TARGET = "source", "target"
@@ -172,7 +175,7 @@ class Observer:
     def _run(self) -> None:
         while not self._stopping.wait(self._drill.look_s):
             for address in self._drill.observed:
-                with suppress(*_AWAY), wire.connect(address, timeout=5.0) as connection:
+                with suppress(*_AWAY), self._drill.connect(address, 5.0) as connection:
                     self._observe(connection, address)
 
     def _observe(self, connection: BlockingConnection, address: str) -> None:
@@ -213,6 +216,9 @@ class Drill:
 
     def _make_cluster(self, home: Path, brokers: int) -> Any:
         return ClusterHarness(home, brokers, SETTINGS)
+
+    def connect(self, address: str, timeout: float = 60.0) -> BlockingConnection:
+        return wire.connect(address, timeout)
 
     def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         return roles(workload, common)
@@ -261,7 +267,7 @@ class Drill:
 
     def _made_topics(self) -> bool:
         for address in self.addresses:
-            with suppress(*_AWAY), wire.connect(address) as connection:
+            with suppress(*_AWAY), self.connect(address) as connection:
                 answers = {
                     wire.create_topic(connection, name, count, self._configs(name), self.replication)[0]
                     for name, count in self.topics.items()
@@ -387,7 +393,7 @@ class Drill:
     def _settled(self, transactional_id: str) -> bool:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         for address in self.addresses:
-            with suppress(*_AWAY), wire.connect(address) as connection:
+            with suppress(*_AWAY), self.connect(address) as connection:
                 (state,) = connection.request(ApiKey.DESCRIBE_TRANSACTIONS, lambda _: request).transaction_states
                 if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     return True
@@ -397,7 +403,7 @@ class Drill:
 
     def _dumped(self, tp: TopicPartition) -> bool:
         for address in self.addresses:
-            with suppress(*_AWAY), wire.connect(address) as connection:
+            with suppress(*_AWAY), self.connect(address) as connection:
                 found = final_log(connection, tp)
                 if found is not None:
                     self._record("final log", **found)
@@ -408,7 +414,7 @@ class Drill:
         asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None, member_epoch=-1)
         request = OffsetFetchRequest(groups=[asked], require_stable=True)
         for address in self.addresses:
-            with suppress(*_AWAY), wire.connect(address) as connection:
+            with suppress(*_AWAY), self.connect(address) as connection:
                 (found,) = connection.request(ApiKey.OFFSET_FETCH, lambda _: request, ceiling=8).groups
                 parts = [(topic.name, part) for topic in found.topics for part in topic.partitions]
                 if found.error_code or any(part.error_code for _, part in parts):
@@ -417,6 +423,23 @@ class Drill:
                 self._record("final offsets", group=group, offsets=offsets)
                 return True
         return False
+
+
+class SecureDrill(Drill):
+    """On a cluster that lets nobody in without a password. The actors are spark; the drill itself is admin."""
+
+    def _make_cluster(self, home: Path, brokers: int) -> SecureClusterHarness:
+        return SecureClusterHarness(home, brokers, SETTINGS)
+
+    def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        return super()._roles(workload, {**common, "client settings": str(self.cluster.client_file("spark"))})
+
+    def connect(self, address: str, timeout: float = 60.0) -> BlockingConnection:
+        return wire.connect(address, timeout, self._security)
+
+    @cached_property
+    def _security(self) -> ConnectionSecurity:
+        return ClientConfig.from_properties(self.cluster.client("admin")).connection_security(self._clock)
 
 
 def final_log(connection: BlockingConnection, tp: TopicPartition) -> dict[str, Any] | None:

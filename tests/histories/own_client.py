@@ -45,11 +45,17 @@ def _failing() -> Iterator[None]:
 
 class OwnProducer:
     def __init__(
-        self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all", *, plain: bool = False
+        self,
+        cluster: Mapping[str, str],
+        transactional_id: str | None,
+        timeout_ms: int,
+        acks: str = "all",
+        *,
+        plain: bool = False,
     ) -> None:
         settings: dict[str, Any] = {
             **_COMMON,
-            "bootstrap.servers": bootstrap,
+            **cluster,
             "acks": acks,
             "enable.idempotence": acks == "all" and not plain,
             "linger.ms": 2,
@@ -125,11 +131,13 @@ def _named(offsets: Mapping[Tp, int]) -> dict[TopicPartition, int]:
 
 
 class OwnConsumer:
-    def __init__(self, bootstrap: str, topic: str, group: str, listener: Listener, how: Mapping[str, Any]) -> None:
+    def __init__(
+        self, cluster: Mapping[str, str], topic: str, group: str, listener: Listener, how: Mapping[str, Any]
+    ) -> None:
         self._listener = listener
         settings = {
             **_COMMON,
-            "bootstrap.servers": bootstrap,
+            **cluster,
             "group.id": group,
             "group.instance.id": how.get("instance"),
             "isolation.level": how["isolation"],

@@ -30,7 +30,7 @@ def test_a_producer_that_gave_up_records_which_were_sent_begins_no_other_transac
     monkeypatch.setattr(confluent_client, "REQUEST_S", 1.0)
     broker = cluster.brokers[0]
     eventually(lambda: wire.topic_is_made(cluster.brokers, TP.topic, {}, 1), 60, "the topic")
-    producer = ConfluentProducer(cluster.bootstrap_servers, "copier", 20_000)
+    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers}, "copier", 20_000)
 
     def ends_at(offset):
         with wire.connect(broker.own_address) as connection:

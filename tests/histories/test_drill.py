@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from histories.checker import check
 from histories.clients import CONFLUENT, OWN
-from histories.drill import COPIERS, READERS, SOURCE, TARGET, Drill, Workload
+from histories.drill import COPIERS, READERS, SOURCE, TARGET, Drill, SecureDrill, Workload
 from histories.history import load
 
 COPIED = {COPIERS: (SOURCE, TARGET)}
@@ -24,11 +24,13 @@ LONG = [
     (106, 2, OURS, COOPERATIVE),
 ]
 LONG = [(seed, *variant[1:]) for seed in SEEDS for variant in LONG] or LONG
+SECURE = [(107, 1, MIXED, COOPERATIVE), (108, 2, MIXED[::-1], EAGER)]
+SECURE = [(seed, *variant[1:]) for seed in SEEDS for variant in SECURE] or SECURE
 
 
-def drill(home, seed, seconds, brokers, workload, first=()):
+def drill(home, seed, seconds, brokers, workload, first=(), kind=Drill):
     """Run, check, and say where the history is if it is a bad one."""
-    run = Drill(home, seed, brokers, workload)
+    run = kind(home, seed, brokers, workload)
     try:
         run.run(seconds, first)
         assert not run.crashes()
@@ -56,3 +58,11 @@ def test_a_short_history_holds(tmp_path):
 @pytest.mark.parametrize(("seed", "brokers", "kinds", "copiers"), LONG)
 def test_a_long_history_holds(seed, brokers, kinds, copiers, tmp_path):
     drill(tmp_path, seed, 40.0, brokers, Workload(kinds, copiers))
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("seed", "brokers", "kinds", "copiers"), SECURE)
+def test_a_long_history_of_a_secure_cluster_holds(seed, brokers, kinds, copiers, tmp_path):
+    drill(tmp_path, seed, 40.0, brokers, Workload(kinds, copiers), kind=SecureDrill)

@@ -26,6 +26,7 @@ from sparklog.protocol.messages import (
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches, iter_records
+from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
 
 BY_NAME = fetch_wire.TOPIC_ID_VERSION - 1
@@ -44,9 +45,9 @@ def endpoint_of(address: str) -> Endpoint:
     return Endpoint(host, int(port))
 
 
-def connect(address: str, timeout: float = 60.0) -> BlockingConnection:
+def connect(address: str, timeout: float = 60.0, security: ConnectionSecurity = PLAIN) -> BlockingConnection:
     """A connection of ours to the first broker of ``address``."""
-    return BlockingConnection(endpoint_of(address.split(",")[0]), request_timeout=timeout)
+    return BlockingConnection(endpoint_of(address.split(",")[0]), request_timeout=timeout, security=security)
 
 
 def batch_of(*values: bytes | None, key: bytes | None = b"k", **header: object) -> bytearray:
