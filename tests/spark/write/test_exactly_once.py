@@ -19,10 +19,12 @@ from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import latest_offsets
 from sparklog.client.consumer.fetch.range_reader import fetch_range
 from sparklog.client.producer.producer import Producer
+from sparklog.config.command_config import ENVIRONMENT
 from sparklog.record.records import iter_records
 from sparklog.structs import IsolationLevel, TopicPartition
-from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.cluster import ClusterHarness, SecureClusterHarness
 from sparklog.testing.eventually import eventually
+from sparklog.testing.librdkafka import librdkafka_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
@@ -339,33 +341,49 @@ def _disturb(cluster, chance, is_over):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_under_fire(tmp_path, seed, quick_spark):
     """Killed drivers, failing and doubled tasks, and a broker that is killed again and again."""
+    with ClusterHarness(tmp_path / "cluster") as cluster:
+        _is_exact_under_fire(cluster, {"bootstrap.servers": cluster.bootstrap_servers}, tmp_path, seed, quick_spark)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_under_fire_on_a_secure_cluster(tmp_path, quick_spark):
+    """As above, by the user spark; no secret is in what Spark keeps or says."""
+    with SecureClusterHarness(tmp_path / "cluster") as cluster:
+        environment = {**quick_spark, ENVIRONMENT: str(cluster.client_file("spark"))}
+        _is_exact_under_fire(cluster, cluster.client("spark"), tmp_path, 4, environment)
+        password = librdkafka_settings(cluster.client("spark"))["sasl.password"].encode()
+        kept = [tmp_path / "job.log", *(each for each in (tmp_path / "checkpoint").rglob("*") if each.is_file())]
+        assert [str(path) for path in kept if password in path.read_bytes()] == []
+
+
+def _is_exact_under_fire(cluster, client, tmp_path, seed, environment):
     chance = random.Random(seed)
     over = threading.Event()
-    with ClusterHarness(tmp_path / "cluster") as cluster:
-        servers = cluster.bootstrap_servers
-        with Admin({"bootstrap.servers": servers}) as admin:
-            admin.create_topics([NewTopic("in", 2), NewTopic("out", PARTITIONS)])
-        with Producer({"bootstrap.servers": servers}) as producer:
-            for number in range(300):
-                producer.send("in", b"%d" % number, key=b"%d" % number)
-        fire = threading.Thread(target=_disturb, args=(cluster, random.Random(seed), over))
-        fire.start()
-        try:
-            job = _Job([servers, "in", "out", tmp_path / "checkpoint"], tmp_path / "job.log", quick_spark)
-            # Each death is of a later batch than the one before, so all of them are died.
-            deaths = [f"{step}/{3 * number}" for number, step in enumerate(chance.sample(_STEPS, 4))]
-            is_done = any(job.run(death, *_SPECULATION) == 0 for death in [*deaths, *["never"] * 20])
-        finally:
-            over.set()
-            fire.join()
-        assert is_done, (tmp_path / "job.log").read_text()[-4000:]
-        assert _committed_in(servers) == list(range(300))
+    with Admin(client) as admin:
+        admin.create_topics([NewTopic("in", 2), NewTopic("out", PARTITIONS)])
+    with Producer(client) as producer:
+        for number in range(300):
+            producer.send("in", b"%d" % number, key=b"%d" % number)
+    fire = threading.Thread(target=_disturb, args=(cluster, random.Random(seed), over))
+    fire.start()
+    try:
+        places = [cluster.bootstrap_servers, "in", "out", tmp_path / "checkpoint"]
+        job = _Job(places, tmp_path / "job.log", environment)
+        # Each death is of a later batch than the one before, so all of them are died.
+        deaths = [f"{step}/{3 * number}" for number, step in enumerate(chance.sample(_STEPS, 4))]
+        is_done = any(job.run(death, *_SPECULATION) == 0 for death in [*deaths, *["never"] * 20])
+    finally:
+        over.set()
+        fire.join()
+    assert is_done, (tmp_path / "job.log").read_text()[-4000:]
+    assert _committed_in(client) == list(range(300))
 
 
-def _committed_in(servers):
+def _committed_in(client):
     tps = [TopicPartition("out", number) for number in range(PARTITIONS)]
     committed = IsolationLevel.READ_COMMITTED
-    with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as metadata:
+    with ClusterMetadata(ClientConfig.from_properties(client)) as metadata:
         eventually(
             lambda: latest_offsets(metadata, tps, committed) == latest_offsets(metadata, tps), 60, "nothing is open"
         )
