@@ -12,11 +12,12 @@ from kazoo.security import ANYONE_ID_UNSAFE, Permissions
 
 from sparklog.cli.connection import in_zookeeper
 from sparklog.config.zookeeper_security import ZooKeeperSecurity
-from sparklog.errors import CoordinationError
+from sparklog.errors import ConfigError, CoordinationError
 from sparklog.local.zookeeper import MODULES, NETTY, EmbeddedZooKeeper, ZooKeeperTls
 from sparklog.security.certificates import CertificateAuthority
 from sparklog.security.sasl.scram_credential import ScramMechanism
 from sparklog.structs import Endpoint
+from sparklog.zk import connection
 from sparklog.zk.client import ZkClient
 from sparklog.zk.users import scram_users, set_password
 from sparklog.zk.znodes import BrokerInfo, TopicAssignment
@@ -230,4 +231,20 @@ def test_znodes_are_those_of_a_user_that_sasl_knows(tmp_path):
         assert [(acl.perms, acl.id.scheme, acl.id.id) for acl in acls] == [(Permissions.ALL, "sasl", "broker")]
         with pytest.raises(CoordinationError, match="took neither user nor password") as refused:
             _by_sasl(server, "hidden")
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "said"),
+    [
+        (None, "org.apache.zookeeper.server.auth.DigestLoginModule", r"pip install 'sparklog\[zookeeper-sasl\]'"),
+        (connection, "com.sun.security.auth.module.Krb5LoginModule", "no other login module is known"),
+    ],
+    ids=["no package", "Kerberos"],
+)
+def test_what_sasl_lacks_is_said(monkeypatch, package, module, said):
+    monkeypatch.setattr(connection, "find_spec", lambda _: package)
+    jaas = {"sparklog.zookeeper.sasl.jaas.config": f'{module} required username="u" password="hidden";'}
+    with pytest.raises(ConfigError, match=said) as refused:
+        connection.kazoo_client([Endpoint("127.0.0.1", 1)], 6.0, security=ZooKeeperSecurity.divide(jaas)[0])
     assert "hidden" not in str(refused.value)
