@@ -132,6 +132,35 @@ def test_this_client_speaks_the_classic_group_protocol():
         ConsumerConfig.of(bootstrap_servers="a:1", group_protocol="consumer")
 
 
+@pytest.mark.parametrize(
+    ("told", "used"),
+    [("SCRAM-SHA-256", "SCRAM-SHA-256"), ("SCRAM-SHA-512", "SCRAM-SHA-512"), ("PLAIN", "SCRAM-SHA-512")],
+)
+def test_a_token_takes_the_place_of_all_credentials(told, used):
+    config = ClientConfig.from_properties(
+        {
+            "bootstrap.servers": "a:1",
+            "security.protocol": "SASL_SSL",
+            "ssl.endpoint.identification.algorithm": "https",
+            "sasl.mechanism": told,
+            "sasl.username": "alice",
+            "sasl.password": "s3cret",
+        }
+    )
+    assert config.has_sasl
+    bare, by_token = config.without_credentials(), config.by_token("id", "hm/ac=")
+    assert bare.security == {"ssl.endpoint.identification.algorithm": "https"}
+    assert by_token.security["ssl.endpoint.identification.algorithm"] == "https"
+    assert by_token.security["sasl.mechanism"] == used
+    login = {"username": "id", "password": "hm/ac=", "tokenauth": "true"}
+    assert options_of(by_token.security["sasl.jaas.config"], used) == login
+    assert "s3cret" not in str(vars(by_token)) + str(vars(bare))
+
+
+def test_without_sasl_there_is_none():
+    assert not ClientConfig.from_properties({"bootstrap.servers": "a:1"}).has_sasl
+
+
 def test_every_setting_of_ours_is_one_of_kafkas():
     for config in (ClientConfig, ConsumerConfig, ProducerConfig):
         assert [name for name in definitions(config) if not is_kafkas(name)] == []

@@ -180,7 +180,7 @@ def _write(out: Path, settings: dict[str, str], *, force: bool) -> None:
 
 def _show(tokens: list[DelegationToken], *, as_json: bool, with_secret: bool = False) -> None:
     columns = [*_COLUMNS, *(["hmac"] if with_secret else [])]
-    rows = [[*_row(each), *([_secret(each)] if with_secret else [])] for each in tokens]
+    rows = [[*_row(each), *([each.password] if with_secret else [])] for each in tokens]
     if as_json:
         names = [each.replace(" ", "_") for each in columns]
         show_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -191,13 +191,6 @@ def _show(tokens: list[DelegationToken], *, as_json: bool, with_secret: bool = F
 def _row(each: DelegationToken) -> list[str]:
     moments = [_moment(ms) for ms in (each.issued_ms, each.expires_ms, each.max_ms)]
     return [each.token_id, each.owner, each.requester, ",".join(each.renewers), *moments]
-
-
-def _secret(made: DelegationToken) -> str:
-    """The HMAC as Kafka's tools show and take it."""
-    from sparklog.security.delegation.key import password_of
-
-    return password_of(made.hmac)
 
 
 def _moment(ms: int) -> str:

@@ -215,6 +215,7 @@ class Admin:
     describe_user_scram_credentials = _blocking(UserAdmin.describe_user_scram_credentials)
     alter_user_scram_credentials = _blocking(UserAdmin.alter_user_scram_credentials)
     create_delegation_token = _blocking(TokenAdmin.create_delegation_token)
+    wait_for_delegation_token = _blocking(TokenAdmin.wait_for_delegation_token)
     renew_delegation_token = _blocking(TokenAdmin.renew_delegation_token)
     expire_delegation_token = _blocking(TokenAdmin.expire_delegation_token)
     describe_delegation_tokens = _blocking(TokenAdmin.describe_delegation_tokens)

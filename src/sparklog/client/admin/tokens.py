@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sparklog.client.admin.base import AdminBase, raise_error
+from sparklog.errors import SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     CreateDelegationTokenRequest,
@@ -19,6 +22,9 @@ from sparklog.security.delegation.key import password_of
 from sparklog.security.delegation.token import AS_LONG_AS_USUAL
 from sparklog.security.principal import Principal
 from sparklog.security.sasl.jaas import login_of_token
+
+_Owner = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
+_LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,14 @@ class DelegationToken:
     max_ms: int
     """Until when it can be renewed to last."""
 
+    @property
+    def password(self) -> str:
+        """The HMAC as SCRAM takes it, with the id for a user's name; Kafka's tools show it so. A secret."""
+        return password_of(self.hmac)
+
     def jaas_config(self, mechanism: str = "SCRAM-SHA-512") -> str:
         """The setting ``sasl.jaas.config`` of a client that comes by the token, also of Kafka's. A secret."""
-        return login_of_token(mechanism, self.token_id, password_of(self.hmac))
+        return login_of_token(mechanism, self.token_id, self.password)
 
 
 class TokenAdmin(AdminBase):
@@ -84,6 +95,25 @@ class TokenAdmin(AdminBase):
         )
         return _created(answer, tuple(map(str, asked)))
 
+    async def wait_for_delegation_token(self, token: DelegationToken, timeout_ms: int = 10_000) -> bool:
+        """Wait until every broker that answers knows the token, so that whoever has it may ask any; whether they do.
+
+        For who has made it with the credentials of its owner, or may see it otherwise.
+        """
+        owner = Principal.parse(token.owner)
+        asked = DescribeDelegationTokenRequest(owners=[_Owner(principal_type=owner.kind, principal_name=owner.name)])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                while True:
+                    told = await self._ask_reachable_brokers(
+                        ApiKey.DESCRIBE_DELEGATION_TOKEN, lambda _: asked, timeout_ms / 1000
+                    )
+                    answers = [each for each in told.values() if not isinstance(each, SparklogError)]
+                    if all(token.token_id in {one.token_id for one in each.tokens} for each in answers):
+                        return True
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+        return False
+
     async def renew_delegation_token(self, hmac: bytes, period_ms: int = AS_LONG_AS_USUAL) -> int:
         """Let the token with this HMAC expire in ``period_ms``, by default in as long as brokers let it; when it does.
 
@@ -116,13 +146,12 @@ class TokenAdmin(AdminBase):
         their owners. Raises ConfigError for what is no principal.
         """
         named = None if owners is None else [Principal.parse(each) for each in owners]
-        owner = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
         answer = await self._session.any_broker_request(
             ApiKey.DESCRIBE_DELEGATION_TOKEN,
             lambda _: DescribeDelegationTokenRequest(
                 owners=None
                 if named is None
-                else [owner(principal_type=kind, principal_name=name) for kind, name in named]
+                else [_Owner(principal_type=kind, principal_name=name) for kind, name in named]
             ),
             check=lambda answer: raise_error(answer, "cannot describe delegation tokens"),
         )

@@ -34,7 +34,8 @@ from sparklog.record.compression import CompressionType
 from sparklog.security.connecting import ConnectionSecurity
 from sparklog.security.connection_settings import connection_security
 from sparklog.security.mechanisms import JAAS
-from sparklog.security.sasl.jaas import login_of
+from sparklog.security.sasl.jaas import login_of, login_of_token
+from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS, ScramMechanism
 from sparklog.structs import Endpoint, IsolationLevel
 
 _log = logging.getLogger(__name__)
@@ -107,6 +108,9 @@ def _check_meant(properties: Mapping[str, str]) -> None:
 
 _SASL_MECHANISM = "sasl.mechanism"
 _USER, _PASSWORD = "sasl.username", "sasl.password"
+_CREDENTIALS = ("sasl.", "ssl.key")
+"""What proves who we are begins so."""
+_TOKEN_MECHANISM = ScramMechanism.SHA_512.title
 _OF_LIBRDKAFKA = {"sasl.mechanisms": _SASL_MECHANISM}
 
 
@@ -212,6 +216,26 @@ class ClientConfig:
         """How connections are secured, with the files as they are now. Raises ConfigError."""
         protocol = SecurityProtocol[self.security_protocol.upper()]
         return connection_security(protocol, self.security.get(_SASL_MECHANISM, ""), self.security, clock)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether connections authenticate by SASL."""
+        return SecurityProtocol[self.security_protocol.upper()].has_sasl
+
+    def without_credentials(self) -> Self:
+        """The same settings, but for all that proves who we are."""
+        kept = {name: text for name, text in self.security.items() if not name.startswith(_CREDENTIALS)}
+        return dataclasses.replace(self, security=kept)
+
+    def by_token(self, token_id: str, password: str) -> Self:
+        """The same settings, but for the credentials: those of a delegation token. It is shown by SCRAM, by the
+        mechanism that is set, if that is one of SCRAM's.
+        """
+        told = self.security.get(_SASL_MECHANISM, "")
+        mechanism = told if told in SCRAM_MECHANISMS else _TOKEN_MECHANISM
+        found = self.without_credentials()
+        login = {_SASL_MECHANISM: mechanism, JAAS: login_of_token(mechanism, token_id, password)}
+        return dataclasses.replace(found, security={**found.security, **login})
 
     def reaching(self) -> dict[str, str]:
         """The settings by which the cluster is reached, and of the others none; passwords are among them."""

@@ -90,7 +90,9 @@ BOOLEAN = choice({"true": True, "false": False})
 BOOLEAN_FALSE_FIRST = choice({"false": False, "true": True})
 SIZE = Kind(_size, "bytes: `1048576`, `512k`, `64m`, `1g`")
 """Bytes as Spark writes them; a bare number is bytes."""
-DURATION = Kind(_duration_ms, "time: `500ms`, `30s`, `15m`, `1h`; a bare number is milliseconds", _written_duration)
+DURATION: Kind[int] = Kind(
+    _duration_ms, "time: `500ms`, `30s`, `15m`, `1h`; a bare number is milliseconds", _written_duration
+)
 """Milliseconds, from Spark's time strings."""
 TEXT: Kind[str | None] = Kind(lambda _, text: text.strip() or None, "text")
 """A text without outer blanks; None for a blank one."""

@@ -9,8 +9,15 @@ from typing import Any, TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.errors import ConfigError, DataSourceError
-from sparklog.spark.options.definition import Option, Use, option_fields, unsupported
-from sparklog.spark.options.table import BOOTSTRAP_SERVERS, CLIENT_PREFIX, OPTIONS, POLL_TIMEOUT_MS, REFUSED_SETTINGS
+from sparklog.spark.options.definition import Option, Use, invalid, option_fields, unsupported
+from sparklog.spark.options.table import (
+    BOOTSTRAP_SERVERS,
+    CLIENT_PREFIX,
+    OPTIONS,
+    POLL_TIMEOUT_MS,
+    REFUSED_SETTINGS,
+    TASK_TOKEN,
+)
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -89,6 +96,10 @@ def client_config(raw: RawOptions, use: Use, also: Collection[Option[object]] = 
     if timeout is not None:
         properties.setdefault("default.api.timeout.ms", str(timeout))
     try:
-        return ClientConfig.from_properties(properties)
+        config = ClientConfig.from_properties(properties)
     except ConfigError as error:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", f"option {CLIENT_PREFIX}{error}") from error
+    if raw.value(TASK_TOKEN) is not None and not config.has_sasl:
+        why = f"tokens are shown by SASL, and kafka.security.protocol is {config.security_protocol}"
+        raise invalid(TASK_TOKEN.name, raw.text(TASK_TOKEN) or "", why)
+    return config

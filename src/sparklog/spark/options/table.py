@@ -44,6 +44,14 @@ BOOTSTRAP_SERVERS: Option[str | None] = Option(
     "Brokers to ask for the cluster, `host:port,host:port`. Required, unless a read has `path`.",
     None,
 )
+TASK_TOKEN: Option[int | None] = Option(
+    "taskToken",
+    DURATION,
+    Use.READ | Use.WRITE,
+    "Tasks come to the brokers by a delegation token that lasts so long, and are not sent the credentials of"
+    " `kafka.sasl.*`. See [security.md](security.md).",
+    None,
+)
 ASSIGN: Option[Selection | None] = Option(
     "assign",
     PARTITIONS,

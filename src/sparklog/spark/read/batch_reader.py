@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.spark.failures import translated
+from sparklog.spark.options.task_login import TaskLogin
 from sparklog.spark.read.offsets import OffsetRange, Split, into_tasks
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver
@@ -26,6 +28,28 @@ class RangesPartition(InputPartition):  # type: ignore[misc]
     """The ranges that one task reads, in order."""
 
     ranges: tuple[OffsetRange, ...]
+    client: ClientConfig | None = field(default=None, repr=False, kw_only=True)
+    """With which the task comes to the brokers, where it is not as the driver."""
+
+
+def with_login(tasks: Sequence[RangesPartition], login: TaskLogin | None) -> list[RangesPartition]:
+    """The tasks, which come by this login; None where they come as the driver does."""
+    return [*tasks] if login is None else [replace(each, client=login.client()) for each in tasks]
+
+
+def task_login(options: ReadOptions) -> TaskLogin | None:
+    """None where tasks come as the driver does."""
+    return None if options.task_token_ms is None else TaskLogin(options.client, options.task_token_ms)
+
+
+def options_of_task(options: ReadOptions, partition: RangesPartition) -> ReadOptions:
+    """What a task reads with."""
+    return options if partition.client is None else replace(options, client=partition.client)
+
+
+def pickled_options(options: ReadOptions) -> ReadOptions:
+    """The options as they are sent to tasks: without the driver's credentials, where tasks have others."""
+    return options if options.task_token_ms is None else replace(options, client=options.client.without_credentials())
 
 
 def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], sizes: SizeEstimator) -> list[RangesPartition]:
@@ -60,10 +84,14 @@ class SparklogReader(DataSourceReader):  # type: ignore[misc]
             else:
                 with ClusterMetadata(self._options.client) as cluster:
                     ranges = OffsetResolver(cluster, self._options).batch_ranges()
-                    tasks = plan_tasks(self._options, ranges, PartitionSizes(cluster))
+                    planned = plan_tasks(self._options, ranges, PartitionSizes(cluster))
+                    tasks = with_login(planned, task_login(self._options))
         return tasks or [RangesPartition(())]
 
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
         from sparklog.spark.read.columns import read_ranges
 
-        return read_ranges(self._options, self._schema, partition.ranges)
+        return read_ranges(options_of_task(self._options, partition), self._schema, partition.ranges)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_options": pickled_options(self._options)}

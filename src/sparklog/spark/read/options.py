@@ -58,6 +58,8 @@ class ReadOptions:
     max_trigger_delay_ms: int = option_field(table.MAX_TRIGGER_DELAY)
     offset_retries: int = option_field(table.FETCH_OFFSET_RETRIES)
     offset_retry_interval_ms: int = option_field(table.FETCH_OFFSET_RETRY_INTERVAL_MS)
+    task_token_ms: int | None = option_field(table.TASK_TOKEN)
+    """How long the token lasts by which tasks come; None where they come as the driver does."""
     direct_read: DirectMode = option_field(table.DIRECT_READ)
     direct_read_mapping: Mounts = option_field(table.DIRECT_READ_MAPPING)
     commit_to_group: str | None = option_field(table.COMMIT_TO_GROUP)
@@ -95,6 +97,7 @@ class ReadOptions:
             raise invalid("minOffsetsPerTrigger", str(minimum), f"it exceeds maxOffsetsPerTrigger, {maximum}")
         directories = _directories(raw)
         _check_history(raw)
+        _check_task_token(raw)
         client = _without_cluster(raw) if directories else client_config(raw, use)
         return cls(
             client=replace(client, isolation="read_committed") if raw.has(table.HISTORY) else client,
@@ -135,6 +138,14 @@ def _check_history(raw: RawOptions) -> None:
     level = raw.kafka().get("isolation.level", "read_committed")
     if raw.has(table.HISTORY) and level.strip().lower() != "read_committed":
         raise unsupported("kafka.isolation.level", f"a table has committed records only, so {level} would differ")
+
+
+def _check_task_token(raw: RawOptions) -> None:
+    """Raises DataSourceError for options of reads whose tasks do not ask brokers alone."""
+    others: list[Option[Any]] = [each for each in (table.PATH, table.HISTORY) if raw.has(each)]
+    if raw.has(table.TASK_TOKEN) and others:
+        said = f"options 'taskToken' and '{others[0].name}' are both given: the token is for reads of a cluster alone"
+        raise DataSourceError("SPARKLOG_CONFLICTING_OPTIONS", said)
 
 
 def _without_cluster(raw: RawOptions) -> ClientConfig:

@@ -20,7 +20,14 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sparklog.spark.failures import translated
-from sparklog.spark.read.batch_reader import RangesPartition, plan_tasks
+from sparklog.spark.read.batch_reader import (
+    RangesPartition,
+    options_of_task,
+    pickled_options,
+    plan_tasks,
+    task_login,
+    with_login,
+)
 from sparklog.spark.read.offsets import to_json
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import check_read_schema
@@ -40,6 +47,7 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._open_planner: StreamPlanner | None = None
+        self._login = task_login(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         with translated():
@@ -72,12 +80,15 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with translated():
             planner = self._planner()
             ranges = planner.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
-            return plan_tasks(self._options, ranges, planner.sizes)
+            return with_login(plan_tasks(self._options, ranges, planner.sizes), self._login)
 
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
         from sparklog.spark.read.columns import read_ranges
 
-        return read_ranges(self._options, self._schema, partition.ranges)
+        return read_ranges(options_of_task(self._options, partition), self._schema, partition.ranges)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_options": pickled_options(self._options), "_login": None}
 
     def stop(self) -> None:
         if self._open_planner is not None:

@@ -38,6 +38,8 @@ class WriteOptions:
     checkpoint: str | None = option_field(table.CHECKPOINT_LOCATION)
     abandoned_after_ms: int = option_field(table.ABANDONED_AFTER)
     idempotence: bool | None = option_field(table.IDEMPOTENCE)
+    task_token_ms: int | None = option_field(table.TASK_TOKEN)
+    """How long the token lasts by which tasks come; None where they come as the driver does."""
 
     @property
     def name(self) -> str | None:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sparklog.errors import DataSourceError
+from sparklog.spark.failures import translated
+from sparklog.spark.options.task_login import TaskLogin
 from sparklog.spark.schema import check_write_schema
 from sparklog.spark.write.attempt_names import unnamed_scope
 
@@ -84,13 +86,13 @@ class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_write_schema(schema, options.topic)
-        self._options = options
         self._sink = Sink(options)
+        self._is_exactly_once, self._checkpoint = options.exactly_once, options.checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         from sparklog.spark.write.task_attempt import stream_attempt
 
-        task = stream_attempt(self._options.checkpoint) if self._options.exactly_once else None
+        task = stream_attempt(self._checkpoint) if self._is_exactly_once else None
         return self._sink.write(task, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
@@ -107,13 +109,21 @@ class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 
 class Sink:
-    """The part that both writers share. It imports its modules at first use."""
+    """The part that both writers share. It imports its modules at first use.
+
+    What is pickled of it, for tasks and for the process that commits, comes by a token where that is asked for.
+    """
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
+        self._login: TaskLogin | None = TaskLogin(options.client, options.task_token_ms)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with translated():
+            client = self._options.client if self._login is None else self._login.client()
+        return {**vars(self), "_options": replace(self._options, client=client), "_login": None}
 
     def write(self, task: TaskAttempt | None, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
-        from sparklog.spark.failures import translated
         from sparklog.spark.worker_gc import freeze_imports
         from sparklog.spark.write.attempt import write_at_least_once, write_prepared
 
@@ -134,7 +144,6 @@ class Sink:
         Raises DataSourceError if a later batch is decided, with or without rows, or if the batch itself is decided and
         has another number of rows.
         """
-        from sparklog.spark.failures import translated
         from sparklog.spark.worker_gc import freeze_imports
 
         transactions = _transactions_of(messages)
@@ -157,7 +166,6 @@ class Sink:
             _log.warning("batch %d of %r was written before: nothing is written now", batch, scope)
 
     def abort(self, scope: str, batch: int, messages: Messages, run: str, *, is_resumable: bool = True) -> None:
-        from sparklog.spark.failures import translated
 
         if self._options.exactly_once:
             with translated(), self.decider(scope, is_resumable=is_resumable) as decider:

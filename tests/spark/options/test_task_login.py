@@ -1,0 +1,171 @@
+"""What tasks of Spark are sent with the option ``taskToken``: a token, and nothing by which it was asked for."""
+
+import pickle
+from dataclasses import replace
+
+import pytest
+from integration.test_sasl import SCRAM, set_password
+from pyspark.cloudpickle import dumps
+from pyspark.sql.types import StructField, StructType
+
+from sparklog.client import Admin
+from sparklog.client.admin.admin import NewTopic
+from sparklog.errors import DataSourceError
+from sparklog.local.ports import free_port
+from sparklog.security.sasl.jaas import options_of
+from sparklog.spark.options.task_login import TaskLogin
+from sparklog.spark.schema import READ_COLUMNS
+from sparklog.spark.source import SparklogDataSource
+from sparklog.testing.broker import BrokerHarness
+from sparklog.zk.client import ZkClient
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+PASSWORD = "the-password-of-alice"
+VALUES = StructType([StructField("value", READ_COLUMNS["value"])])
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory, zookeeper):
+    """The options of ``User:alice``, at a broker that asks for credentials."""
+    connect = f"{zookeeper.connect_string}/task-tokens"
+    zk = ZkClient(connect, session_timeout=10, on_session=lambda _: None)
+    zk.ensure_tree()
+    set_password(zk, "alice", PASSWORD)
+    zk.close()
+    plain, sasl = free_port(), free_port()
+    broker = BrokerHarness(
+        tmp_path_factory.mktemp("broker"),
+        connect,
+        0,
+        plain,
+        {
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+            "delegation.token.secret.key": "key",
+        },
+    )
+    broker.start()
+    yield {
+        "kafka.bootstrap.servers": f"127.0.0.1:{sasl}",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.jaas.config": f'{SCRAM} username="alice" password="{PASSWORD}";',
+        "kafka.default.api.timeout.ms": "60000",
+    }
+    broker.stop()
+
+
+@pytest.fixture
+def admin(settings):
+    with Admin({name.removeprefix("kafka."): value for name, value in settings.items()}) as found:
+        yield found
+
+
+@pytest.fixture
+def made(admin, topic):
+    admin.create_topics([NewTopic(topic, 2)])
+    return topic
+
+
+def source(settings, **options):
+    return SparklogDataSource({**settings, **options})
+
+
+def login_of(config):
+    return options_of(config.security["sasl.jaas.config"], config.security["sasl.mechanism"])
+
+
+def objects_for_tasks(found, schema):
+    """What Spark sends tasks: a reader and its partitions, or a writer; of batches and of streams."""
+    reader, stream = found.reader(schema), found.streamReader(schema)
+    yield reader
+    yield from reader.partitions()
+    yield stream
+    yield from stream.partitions(stream.initialOffset(), stream.initialOffset())
+    stream.stop()
+    yield found.writer(VALUES, False)
+    yield found.streamWriter(VALUES, False)
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+def test_the_password_is_sent_where_no_token_is_asked_for_and_nowhere_else(settings, made, has_token):
+    options = {"subscribe": made, "topic": made, "checkpointLocation": "/c"} | (
+        {"taskToken": "1h"} if has_token else {}
+    )
+    schema = source(settings, **options).schema()
+    sent = [dumps(each) for each in objects_for_tasks(source(settings, **options), schema)]
+    assert any(PASSWORD.encode() in each for each in sent) is not has_token
+    assert any(b"tokenauth" in each for each in sent) is has_token
+
+
+def test_a_token_is_the_owners_is_good_at_once_and_used_again(settings, made, admin):
+    options = source(settings, subscribe=made, taskToken="2d").reader(StructType())._options
+    login = TaskLogin(options.client, options.task_token_ms)
+    config = login.client()
+    assert login.client() is config
+    assert "password" not in repr(config)
+    (token,) = [each for each in admin.describe_delegation_tokens() if each.token_id == login_of(config)["username"]]
+    assert (token.owner, token.renewers) == ("User:alice", ())
+    assert token.expires_ms == token.max_ms == token.issued_ms + 2 * 86_400_000
+    with Admin(config) as by_token:
+        assert made in {each.name for each in by_token.list_topics()}
+
+
+def test_a_new_token_is_asked_for_when_half_of_the_life_is_over(settings, made):
+    options = source(settings, subscribe=made, taskToken="1h").reader(StructType())._options
+    login = TaskLogin(options.client, options.task_token_ms)
+    first = login.client()
+    login._renew_at_ms = 0
+    assert login_of(login.client())["username"] != login_of(first)["username"]
+
+
+def test_who_is_sent_a_token_alone_sends_it_on(settings, made):
+    writer = source(settings, topic=made, taskToken="1h").writer(VALUES, False)
+    once = pickle.loads(dumps(writer))
+    again = pickle.loads(dumps(once))
+    config = again._sink._options.client
+    assert config == once._sink._options.client
+    assert login_of(config)["tokenauth"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"taskToken": "soon"}, "taskToken"),
+        ({"taskToken": "1h", "kafka.security.protocol": "PLAINTEXT"}, "PLAINTEXT"),
+        ({"taskToken": "1h", "history": "/table"}, "history"),
+    ],
+)
+def test_a_token_that_cannot_be_shown_is_refused(settings, more, named):
+    with pytest.raises(DataSourceError, match=named):
+        source({**settings, "subscribe": "t"}, **more).reader(StructType())
+
+
+def test_brokers_without_tokens_are_named_before_a_task_starts(bootstrap, settings, made):
+    options = source(settings, subscribe=made, taskToken="1h").reader(StructType())._options
+    elsewhere = replace(options.client, bootstrap_servers=bootstrap, security_protocol="PLAINTEXT", security={})
+    with pytest.raises(Exception, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+        TaskLogin(elsewhere, 1000).client()
+
+
+def test_spark_writes_and_reads_by_tokens(spark, settings, made, admin, tmp_path):
+    options = {**settings, "taskToken": "1h"}
+    before = len(admin.describe_delegation_tokens())
+    rows = spark.range(20).selectExpr("cast(id as string) as value")
+    rows.write.format("sparklog").options(**options).option("topic", made).mode("append").save()
+    read = spark.read.format("sparklog").options(**options).option("subscribe", made).load()
+    assert sorted(int(bytes(each.value)) for each in read.collect()) == [*range(20)]
+    assert len(admin.describe_delegation_tokens()) > before
+    copied = f"{made}-copied"
+    admin.create_topics([NewTopic(copied, 1)])
+    stream = spark.readStream.format("sparklog").options(**options).option("subscribe", made)
+    query = (
+        stream.option("startingOffsets", "earliest").load().select("value").writeStream.format("sparklog")
+        .options(**options).option("topic", copied).option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    assert query.awaitTermination(120)
+    copies = spark.read.format("sparklog").options(**options).option("subscribe", copied).load()
+    assert sorted(int(bytes(each.value)) for each in copies.collect()) == [*range(20)]
+    for path in (tmp_path / "c").rglob("*"):
+        assert path.is_dir() or PASSWORD.encode() not in path.read_bytes()
