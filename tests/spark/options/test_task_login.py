@@ -151,7 +151,7 @@ def test_brokers_without_tokens_are_named_before_a_task_starts(bootstrap, settin
 def test_spark_writes_and_reads_by_tokens(spark, settings, made, admin, tmp_path):
     options = {**settings, "taskToken": "1h"}
     before = len(admin.describe_delegation_tokens())
-    rows = spark.range(20).selectExpr("cast(id as string) as value")
+    rows = spark.range(20, numPartitions=1).selectExpr("cast(id as string) as value")
     rows.write.format("sparklog").options(**options).option("topic", made).mode("append").save()
     read = spark.read.format("sparklog").options(**options).option("subscribe", made).load()
     assert sorted(int(bytes(each.value)) for each in read.collect()) == [*range(20)]
