@@ -46,6 +46,7 @@ def test_characters_are_meant_as_java_means_them(load, line, pair):
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=20))
+@example("\U0001f600é")
 @example("\\ \n\t")
 @example(" ")
 @example("\u2028x\x1f")

@@ -51,6 +51,18 @@ def test_a_second_start_uses_what_is_there(secured):
     assert entered == []
 
 
+def test_the_key_of_tokens_is_made_once(secured, tmp_path):
+    def key():
+        return load_properties(secured.broker_settings)["delegation.token.secret.key"]
+
+    before = key()
+    assert len(before) >= 32
+    start(secured, [])
+    assert key() == before
+    start(SecureDirectory(tmp_path / "other"), [])
+    assert load_properties(tmp_path / "other" / "broker.properties")["delegation.token.secret.key"] != before
+
+
 def test_the_key_of_the_authority_may_be_kept_elsewhere(secured):
     before = _files(secured)
     (secured.root / "ca.key").unlink()

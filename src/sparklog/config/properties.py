@@ -19,7 +19,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = " \t\f"
 _PAIR = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:](?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
-_OUTER_BLANK = re.compile(r"\A\s|\s\Z")
+_BLANK, _DELETE = 0x20, 0x7F
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -42,14 +42,22 @@ def load_properties(path: Path) -> dict[str, str]:
 
 def format_properties(properties: Mapping[str, str]) -> str:
     """The text of a file with these settings, whose names have nothing to escape."""
-    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+    return "".join(f"{name}={escaped(value)}\n" for name, value in properties.items())
 
 
-def _escaped(value: str) -> str:
-    escaped = value.replace("\\", r"\\")
-    for letter, control in _CONTROLS.items():
-        escaped = escaped.replace(control, f"\\{letter}")
-    return _OUTER_BLANK.sub(lambda found: f"\\u{ord(found[0]):04x}", escaped)
+def escaped(value: str) -> str:
+    """A value as it stands in a file: Java reads these as Latin-1, with ``\\uXXXX`` for a unit of UTF-16."""
+    encoded = value.encode("utf-16-be", "surrogatepass")
+    units = [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]
+    blanks = {0, len(units) - 1}
+    return "".join(
+        f"\\u{unit:04x}" if not _is_plain(unit) or (unit == _BLANK and at in blanks) else chr(unit)
+        for at, unit in enumerate(units)
+    )
+
+
+def _is_plain(unit: int) -> bool:
+    return _BLANK <= unit < _DELETE and unit != ord("\\")
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -76,7 +84,8 @@ def _goes_on(line: str) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda found: _meant(found[1]), text)
+    meant = _ESCAPE.sub(lambda found: _meant(found[1]), text)
+    return meant.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")  # a pair is one character
 
 
 def _meant(escaped: str) -> str:

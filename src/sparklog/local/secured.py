@@ -24,10 +24,11 @@ from functools import partial
 from pathlib import Path
 
 from sparklog.clock import Clock, SystemClock
+from sparklog.config.properties import format_properties, load_properties
 from sparklog.config.zookeeper_security import ZooKeeperSecurity
 from sparklog.errors import ConfigError
 from sparklog.local.private_files import PUBLIC, make_private_directory, read_private, write_file
-from sparklog.local.zookeeper import ZooKeeperTls, escaped
+from sparklog.local.zookeeper import ZooKeeperTls
 from sparklog.security.access import Operation, ResourceType
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import WILDCARD, PatternType, ResourcePattern
@@ -45,6 +46,7 @@ CLIENTS, BROKERS = "SASL_SSL", "SSL"
 """The names of a broker's listeners."""
 _MECHANISM = ScramMechanism.SHA_512
 _PASSWORD_BYTES = 24
+_TOKEN_KEY = "delegation.token.secret.key"
 _RENEWED_BEFORE = timedelta(days=30)
 _RIGHTS = {
     SPARK: {
@@ -157,8 +159,14 @@ class SecureDirectory:
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:{ADMIN};User:CN={BROKER}",
             "allow.everyone.if.no.acl.found": "false",
+            _TOKEN_KEY: self._token_key(),
             **self._zookeeper_settings(),
         }
+
+    def _token_key(self) -> str:
+        """The one in the brokers' file, for the tokens that there are are good by it alone; a new one where none is."""
+        known = load_properties(self.broker_settings) if self.broker_settings.exists() else {}
+        return known.get(_TOKEN_KEY) or secrets.token_urlsafe(_PASSWORD_BYTES)
 
     def _zookeeper_settings(self) -> dict[str, str]:
         return {
@@ -217,6 +225,6 @@ _CLIENT_HEADERS = {
 
 
 def _write(path: Path, header: str, settings: Mapping[str, str]) -> None:
-    text = "".join([f"# {header}\n", *(f"{name}={escaped(value)}\n" for name, value in settings.items())])
+    text = f"# {header}\n{format_properties(settings)}"
     if not path.exists() or read_private(path).decode() != text:
         write_file(path, text.encode(), force=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from sparklog.clock import Clock
+from sparklog.config.properties import format_properties
 from sparklog.local.jars import pyspark_jar
 from sparklog.local.java import find_java
 from sparklog.local.ports import free_port, require_free
@@ -138,7 +139,7 @@ class EmbeddedZooKeeper(Running):
         require_free(self.host, self.port, self.name, "stop what holds it or choose another port for ZooKeeper")
         command = self.command()
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        text = "".join(f"{name}={escaped(str(value))}\n" for name, value in self.settings().items())
+        text = format_properties({name: str(value) for name, value in self.settings().items()})
         replace_file(self.data_dir / "zoo.cfg", text)
         self._child.spawn(command)
 
@@ -238,10 +239,3 @@ def replace_file(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
-
-
-def escaped(text: str) -> str:
-    """``text`` as a value of a properties file: Java reads these as Latin-1, with ``\\uXXXX`` for a unit of UTF-16."""
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    units = [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]
-    return "".join(chr(unit) if 0x20 <= unit < 0x7F and unit != ord("\\") else f"\\u{unit:04x}" for unit in units)
