@@ -189,7 +189,7 @@ def test_a_token_ends_by_itself_and_its_znode_goes(brokers, bob, zk):
     token = bob.create_delegation_token(max_lifetime_ms=2000)
     eventually(lambda: not comes_in(by_token(brokers, token)))
     eventually(lambda: token.token_id not in zk.names(TOKENS))
-    assert token.token_id not in {each.token_id for each in bob.describe_delegation_tokens()}
+    eventually(lambda: token.token_id not in {each.token_id for each in bob.describe_delegation_tokens()})
 
 
 def test_a_wrong_hmac_is_none(brokers, bob):
