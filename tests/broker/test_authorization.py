@@ -37,6 +37,7 @@ from sparklog.net.answer import Ordered
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Encoded, decode_response
+from sparklog.replica.traffic import Traffic
 from sparklog.security.access import AllowEverything, Operation, Resource, ResourceType
 from sparklog.security.caller import Caller
 from sparklog.security.delegation.token import TokenRules
@@ -75,7 +76,7 @@ def parts_of_broker():
         "turns": Turns(asyncio.get_running_loop(), clock),
         "config": BrokerConfig(),
         "fetch_sessions": FetchSessions(10, 1000, random.Random(1).randrange),
-        "replicas": SimpleNamespace(flushing=False, served=[SimpleNamespace(tp=TP)]),
+        "replicas": SimpleNamespace(flushing=False, served=[SimpleNamespace(tp=TP)], traffic=Traffic()),
         "preparation": SimpleNamespace(is_needed=lambda records, after: False),
         "txn_entry": SimpleNamespace(must_ask=lambda transactional_id, version: False),
         "groups": Groups(),
