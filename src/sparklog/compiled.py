@@ -33,6 +33,7 @@ GROUPS: Final = {
         "sparklog.replica.manager",
         "sparklog.replica.partition",
         "sparklog.replica.purgatory",
+        "sparklog.replica.traffic",
     ),
     "sparklog_serve": (
         "sparklog.broker.apis.fetch",
@@ -40,6 +41,7 @@ GROUPS: Final = {
         "sparklog.broker.dispatch",
         "sparklog.broker.fetch_sessions",
         "sparklog.net.channel",
+        "sparklog.net.request_meter",
         "sparklog.protocol.connection",
         "sparklog.protocol.frame",
         "sparklog.protocol.hot.fetch",

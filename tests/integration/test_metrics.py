@@ -4,10 +4,12 @@ import pytest
 from integration import wire
 from metrics.pages import Page, get
 
-from sparklog.client import Admin
+from sparklog.client import Admin, NewTopic, Producer
 from sparklog.errors import ErrorCode
+from sparklog.metrics.families import FAMILIES
 from sparklog.structs import BrokerId, TopicPartition
 from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
@@ -129,6 +131,85 @@ def test_the_process_is_told_and_so_is_the_scrape(broker):
     assert second.value("sparklog_scrape_loop_seconds_total") > 0
 
 
+def test_the_lag_of_a_group_is_what_administrators_are_told(broker, made):
+    group, tps = f"group of {made}", [TopicPartition(made, number) for number in range(2)]
+    with wire.connect(broker.address) as connection:
+        for number in range(10):
+            wire.produce(connection, tps[0], wire.batch_of(b"%d" % number))
+        with Admin(bootstrap_servers=broker.address) as admin:
+            admin.alter_group_offsets(group, {tps[0]: 4, tps[1]: 0})
+            committed = admin.group_offsets(group)
+        ends = {tp: wire.list_offset(connection, tp, -1)[1] for tp in tps}
+    page = page_of(broker)
+    for tp in tps:
+        labels = {"consumergroup": group, "topic": made, "partition": str(tp.partition)}
+        assert page.value("kafka_consumergroup_current_offset", **labels) == committed[tp].offset
+        assert page.value("kafka_consumergroup_lag", **labels) == ends[tp] - committed[tp].offset
+    assert page.value("kafka_consumergroup_members", consumergroup=group) == 0
+    assert page.value("sparklog_groups", protocol="classic", state="Empty") >= 1
+
+
+def test_an_open_transaction_is_told_until_it_ends(broker, made):
+    name = "sparklog_transactions"
+    with Producer(bootstrap_servers=broker.address, transactional_id=f"id of {made}") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(made, b"x").result(60)
+        with Admin(bootstrap_servers=broker.address) as admin:
+            ongoing = sum(each.state == "Ongoing" for each in admin.list_transactions())
+        assert page_of(broker).value(name, state="Ongoing") == ongoing >= 1
+        producer.commit_transaction()
+    eventually(lambda: page_of(broker).value(name, state="Ongoing") == ongoing - 1)
+
+
+def test_a_request_that_waits_is_in_purgatory_and_its_connection_is_counted(broker, made):
+    waiting = "kafka_server_delayedoperationpurgatory_purgatorysize"
+    opened = "kafka_server_socketservermetrics_connection_count"
+    labels = {"listener": "PLAINTEXT", "network_processor": "0"}
+    eventually(lambda: page_of(broker).value(waiting, delayedOperation="Fetch") == 0)
+    before = page_of(broker).value(opened, **labels)
+    with wire.connect(broker.address) as connection:
+        wire.send_fetch(connection, {TopicPartition(made, 0): 0}, max_wait_ms=600_000)
+        eventually(lambda: page_of(broker).value(waiting, delayedOperation="Fetch") == 1)
+        assert page_of(broker).value(opened, **labels) == before + 1
+    eventually(lambda: page_of(broker).value(waiting, delayedOperation="Fetch") == 0)
+    assert page_of(broker).value(opened, **labels) == before
+
+
+def test_the_controller_tells_of_the_cluster(broker, made):
+    with Admin(bootstrap_servers=broker.address) as admin:
+        topics = admin.list_topics(internal=True)
+    page, name = page_of(broker), "kafka_controller_kafkacontroller_"
+    assert page.value(name + "activecontrollercount") == page.value(name + "activebrokercount") == 1
+    assert page.value(name + "globaltopiccount") == len(topics)
+    assert page.value(name + "globalpartitioncount") == sum(len(each.partitions) for each in topics)
+    assert page.value(name + "offlinepartitionscount") == 0
+    assert page.value("kafka_server_kafkaserver_brokerstate") == 3
+    assert page.value("sparklog_broker_registered") == page.value("sparklog_zookeeper_connected") == 1
+    assert page.value("sparklog_loop_lag_seconds_count") > 0
+
+
+def test_a_cleaning_is_counted(broker, topic):
+    before = page_of(broker).value("sparklog_cleanings_total", outcome="done")
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, topic, 1, {"cleanup.policy": "compact"})[0] is ErrorCode.NONE
+        for value in (b"a", b"b", b"c"):
+            wire.produce(connection, TopicPartition(topic, 0), wire.batch_of(value))
+    with Admin(bootstrap_servers=broker.address) as admin:
+        admin.compact([TopicPartition(topic, 0)])
+    page = page_of(broker)
+    assert page.value("sparklog_cleanings_total", outcome="done") - before == 1
+    assert 0 < page.value("kafka_log_logcleaner_cleaner_recopy_percent") < 100
+
+
+def test_everything_that_the_page_of_metrics_lists_is_told(broker):
+    _, text = get(f"{broker.metrics_url}/metrics")
+    told = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE "))
+    assert {each.name: each.kind for each in FAMILIES}.items() <= told.items()
+    others = told.keys() - {each.name for each in FAMILIES}
+    assert all(each.startswith(("process_", "python_")) for each in others)
+
+
 def test_health_and_readiness(broker):
     assert get(f"{broker.metrics_url}/health") == (200, "ok\n")
     assert get(f"{broker.metrics_url}/ready") == (200, "ready\n")
@@ -159,3 +240,58 @@ def test_a_broker_that_waits_for_zookeeper_is_alive_and_not_ready(tmp_path):
         assert get(f"{broker.metrics_url}/metrics")[0] == 503
     finally:
         broker.kill()
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Two brokers."""
+    settings = {"sparklog.metrics.port": 0, "replica.lag.time.max.ms": 3000}
+    with ClusterHarness(tmp_path, 2, settings) as cluster:
+        yield cluster
+
+
+def lags_at(cluster):
+    """The lag of each partition, as the coordinator of the only group tells it."""
+    found = {}
+    for broker in cluster.brokers:
+        for labels, lag in page_of(broker).of("kafka_consumergroup_lag").items():
+            found[int(dict(labels)["partition"])] = lag
+    return found
+
+
+def test_lags_at_other_leaders_and_what_lacks_a_replica_since_a_broker_died(pair):
+    first, second = pair.brokers
+    spread = [TopicPartition("spread", number) for number in range(6)]
+    with Admin(bootstrap_servers=pair.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("spread", len(spread), 1), NewTopic("twice", 4, 2)])
+        with Producer(bootstrap_servers=pair.bootstrap_servers) as producer:
+            for tp in spread:
+                for _ in range(tp.partition + 1):
+                    producer.send("spread", b"x", partition=tp.partition).result(60)
+                producer.send("twice", b"x").result(60)
+        admin.alter_group_offsets("far", dict.fromkeys(spread, 1))
+    eventually(lambda: lags_at(pair) == {tp.partition: tp.partition for tp in spread})
+
+    def are_in_sync():
+        pages = [page_of(each) for each in pair.brokers]
+        copied, sent = (
+            sum(page.value(f"{TOPICS}replicationbytes{way}_total") for page in pages) for way in ("in", "out")
+        )
+        return copied == sent > 0 and all(page.value(REPLICAS + "underreplicatedpartitions") == 0 for page in pages)
+
+    eventually(are_in_sync)
+    controller = "kafka_controller_kafkacontroller_"
+    assert sum(page_of(each).value(controller + "activecontrollercount") for each in pair.brokers) == 1
+    second.kill()
+
+    def is_told():
+        page = page_of(first)
+        named = {dict(labels)["topic"] for labels in page.of("kafka_cluster_partition_underreplicated")}
+        return (
+            "twice" in named
+            and page.value(REPLICAS + "underreplicatedpartitions") >= 4
+            and page.value(controller + "activebrokercount") == page.value(controller + "activecontrollercount") == 1
+            and page.value(controller + "offlinepartitionscount") == 3
+        )
+
+    eventually(is_told)

@@ -39,7 +39,7 @@ def test_only_the_owner_reads_what_is_secret(secured):
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in secured.root.iterdir()}
     assert modes.pop("ca.pem") == 0o644
     assert modes == dict.fromkeys(
-        ["ca.key", "broker.pem", "broker.properties", "admin.properties", "spark.properties"], 0o600
+        ["ca.key", "broker.pem", "broker.properties", "admin.properties", "spark.properties", "metrics.token"], 0o600
     )
     assert stat.S_IMODE(secured.root.stat().st_mode) == 0o700
 

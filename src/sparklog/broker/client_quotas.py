@@ -102,6 +102,10 @@ class ClientQuotas:
         self.authorizer: Authorizer = AllowEverything()
         """Says who may be a broker."""
         self.quotas = Quotas(_windows_of(config))
+        self.throttled = 0
+        """Answers that asked their clients to wait."""
+        self.throttled_ms = 0
+        """How long, all together."""
         self._clock = clock
         self._counts_time = False
         self._holds_producers = self._holds_consumers = False
@@ -264,6 +268,8 @@ class ClientQuotas:
 
     def _mute(self, caller: Caller, wait_ms: int) -> None:
         if wait_ms:
+            self.throttled += 1
+            self.throttled_ms += wait_ms
             caller.mute(wait_ms / 1000)
 
 

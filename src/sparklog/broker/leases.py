@@ -33,6 +33,12 @@ class Leases:
         heapq.heappush(self._ends, (lease.until, self._last_id))
         return self._last_id, lease
 
+    @property
+    def count(self) -> int:
+        """How many run now."""
+        now = self._clock.monotonic()
+        return sum(lease.until > now for lease, _ in self._running.values())
+
     def end(self, numbers: Iterable[int], holder: Principal) -> None:
         """End these; one that has ended, is unknown or has another holder is passed over."""
         for number in numbers:

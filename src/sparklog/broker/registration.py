@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -54,12 +55,18 @@ class Registration:
         self._patience = _TIMEOUTS_TO_WAIT * max(session_timeout, _LEAST_TIMEOUT_S)
         self._session = 0
         self._losses = 0
+        self.events: Counter[str] = Counter()
+        """How often each of ``SessionEvent`` was heard of."""
+        self.is_connected = True
+        """Whether a ZooKeeper answers, as far as is known."""
         self._look = asyncio.Event()
         self._given_up = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def on_session(self, event: str) -> None:
         """Told of each event of the session, in their order."""
+        self.events[event] += 1
+        self.is_connected = event == SessionEvent.CONNECTED
         if event == SessionEvent.EXPIRED:
             _logger.warning("the ZooKeeper session is lost; registering again when ZooKeeper is back")
             self._session = 0

@@ -379,6 +379,22 @@ class Broker:
         """Where clients are served."""
         return self._server
 
+    @property
+    def registration(self) -> Registration:
+        """In ZooKeeper."""
+        assert self._registration is not None
+        return self._registration
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopping
+
+    @property
+    def is_started(self) -> bool:
+        """Whether ``start`` has come to its end."""
+        return self._is_started
+
     def meters(self) -> Iterator[RequestMeter]:
         """What counts the requests of each kind."""
         yield from self._dispatch.meters.values()

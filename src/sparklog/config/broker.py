@@ -634,6 +634,13 @@ class BrokerConfig:
         "How many partitions have series of their own; sums are of all.",
         at_least(0),
     )
+    metrics_offsets_max: int = setting(
+        "sparklog.metrics.offsets.max",
+        T.INT,
+        10_000,
+        "How many committed offsets of groups have series of their own.",
+        at_least(0),
+    )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
     security: SecuritySettings = SecuritySettings()  # noqa: RUF009 (frozen, so one instance may serve all)

@@ -225,6 +225,13 @@ class GroupCoordinator:
                     yield
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, groups
 
+    def each(self) -> Iterator[Hosted]:
+        """The groups that this broker coordinates and has loaded, at the time when each is come to; to be read only."""
+        for led in [*self._board.led.values()]:
+            for hosted in [*led.hosted.values()] if not led.is_loading else ():
+                if not hosted.is_empty:
+                    yield hosted
+
     def describe_group(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group of the classic protocol, to be read only; None if there is none of this id."""
         error = self._board.status(group_id, allow_empty_id=True)

@@ -314,3 +314,8 @@ class SecureCluster(LocalCluster):
     """One that lets nobody in without a password or a certificate."""
 
     is_secure = True
+
+
+def watched(kind: type[LocalCluster], metrics_port: int) -> type[LocalCluster]:
+    """The same kind of cluster, with that ``metrics_port``."""
+    return type(kind.__name__, (kind,), {"metrics_port": metrics_port})

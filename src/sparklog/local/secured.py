@@ -87,6 +87,11 @@ class SecureDirectory:
         return self.root / f"{user}.properties"
 
     @property
+    def metrics_token(self) -> Path:
+        """The file with the token that Prometheus shows."""
+        return self.root / "metrics.token"
+
+    @property
     def _key_store(self) -> Path:
         return self.root / "broker.pem"
 
@@ -102,6 +107,8 @@ class SecureDirectory:
         for directory in (self.root, *private):
             make_private_directory(directory)
         self._certify(hosts)
+        if not self.metrics_token.exists():
+            write_file(self.metrics_token, f"{secrets.token_urlsafe(_PASSWORD_BYTES)}\n".encode())
         _write(self.broker_settings, _BROKER_HEADER, self._broker_settings())
 
     def admit(self, zookeeper: str, bootstrap: str) -> None:
@@ -160,6 +167,7 @@ class SecureDirectory:
             "super.users": f"User:{ADMIN};User:CN={BROKER}",
             "allow.everyone.if.no.acl.found": "false",
             _TOKEN_KEY: self._token_key(),
+            "sparklog.metrics.token.file": str(self.metrics_token),
             **self._zookeeper_settings(),
         }
 

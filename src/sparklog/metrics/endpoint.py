@@ -20,6 +20,7 @@ from prometheus_client.process_collector import ProcessCollector
 from sparklog.broker.server import Broker
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ConfigError
+from sparklog.metrics.collectors.loop import LoopLag
 from sparklog.metrics.exposition import CONTENT_TYPE
 from sparklog.metrics.scrape import Scrape
 from sparklog.structs import Endpoint
@@ -38,6 +39,7 @@ class MetricsEndpoint:
         self._token = _token_in(config.metrics_token_file)
         self._runner: web.AppRunner | None = None
         self._scrape: Scrape | None = None
+        self._loop_lag = LoopLag()
         self._under_way: asyncio.Task[bytes] | None = None
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
@@ -56,9 +58,11 @@ class MetricsEndpoint:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=_KEEP_ALIVE_S)
         await self._runner.setup()
         await web.SockSite(self._runner, sock).start()
+        self._loop_lag.start()
 
     async def close(self) -> None:
         """Answer no more; a scrape under way is given up."""
+        self._loop_lag.close()
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)
@@ -91,7 +95,7 @@ class MetricsEndpoint:
 
     async def _page(self) -> bytes:
         if self._scrape is None:
-            self._scrape = Scrape(self._broker, self._config)
+            self._scrape = Scrape(self._broker, self._config, self._loop_lag)
         page = await self._broker.sockets.turns.drive(self._scrape.steps(), lambda: "a scrape of the metrics")
         loop = asyncio.get_running_loop()  # the files of the process are counted by a thread: there may be many
         process: bytes = await loop.run_in_executor(None, generate_latest, self._process)

@@ -20,6 +20,14 @@ _LOG = "kafka_log_log_"
 _PARTITION = ("topic", "partition")
 
 
+def _gauge(name: str, what: str, *labels: str) -> Family:
+    return Family(name, GAUGE, labels, what)
+
+
+def _counter(name: str, what: str, *labels: str) -> Family:
+    return Family(name, COUNTER, labels, what)
+
+
 def _by_topic(name: str, what: str) -> Family:
     return Family(_TOPIC + name, COUNTER, ("topic",), what)
 
@@ -31,12 +39,10 @@ PRODUCES: Final = _by_topic("totalproducerequests_total", "Appends that were ask
 FETCHES: Final = _by_topic("totalfetchrequests_total", "Reads of single partitions, of consumers and followers.")
 FAILED_PRODUCES: Final = _by_topic("failedproducerequests_total", "Appends that the disk refused.")
 FAILED_FETCHES: Final = _by_topic("failedfetchrequests_total", "Reads that the disk refused or that met damage.")
-REPLICATED_IN: Final = Family(
-    _TOPIC + "replicationbytesin_total", COUNTER, (), "Bytes of batches copied from the leaders that are followed."
+REPLICATED_IN: Final = _counter(
+    _TOPIC + "replicationbytesin_total", "Bytes of batches copied from the leaders that are followed."
 )
-REPLICATED_OUT: Final = Family(
-    _TOPIC + "replicationbytesout_total", COUNTER, (), "Bytes of records that followers were given."
-)
+REPLICATED_OUT: Final = _counter(_TOPIC + "replicationbytesout_total", "Bytes of records that followers were given.")
 
 REQUESTS: Final = Family(
     _REQUEST + "requests_total", COUNTER, ("request", "version"), "Requests taken up, by API and its version."
@@ -107,10 +113,136 @@ PARTITIONS_LEFT_OUT: Final = Family(
     "Partitions without series of their own, beyond sparklog.metrics.partitions.max.",
 )
 
+BROKER_STATE: Final = _gauge(
+    "kafka_server_kafkaserver_brokerstate", "1 while the broker starts, 3 while it serves, 7 while it stops."
+)
+FOLLOWER_LAG: Final = _gauge(
+    "sparklog_follower_lag_records",
+    "The most offsets that a follower has yet to copy of one partition led here.",
+    "follower",
+)
+OFFLINE_DIRS: Final = _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories whose disk has failed.")
+PURGATORY: Final = _gauge(
+    "kafka_server_delayedoperationpurgatory_purgatorysize",
+    "Requests that wait: Fetch for records, Produce for replicas.",
+    "delayedOperation",
+)
+FETCH_SESSIONS: Final = _gauge("kafka_server_fetchsessioncache_numincrementalfetchsessions", "Fetch sessions.")
+LEASES: Final = _gauge("sparklog_leases", "Leases of segment files that run.")
+
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+ACTIVE_CONTROLLER: Final = _gauge(_CONTROLLER + "activecontrollercount", "1 on the broker that is the controller.")
+ACTIVE_BROKERS: Final = _gauge(_CONTROLLER + "activebrokercount", "Brokers that live, as the controller knows.")
+TOPICS: Final = _gauge(_CONTROLLER + "globaltopiccount", "Topics of the cluster; 0 on other brokers.")
+ALL_PARTITIONS: Final = _gauge(_CONTROLLER + "globalpartitioncount", "Partitions of the cluster; 0 on others.")
+OFFLINE_PARTITIONS: Final = _gauge(
+    _CONTROLLER + "offlinepartitionscount", "Partitions that no live broker leads; 0 on other brokers."
+)
+IMBALANCED: Final = _gauge(
+    _CONTROLLER + "preferredreplicaimbalancecount",
+    "Partitions that another leads than their first replica; 0 on others.",
+)
+TO_DELETE: Final = _gauge(_CONTROLLER + "topicstodeletecount", "Topics that are being deleted; 0 on other brokers.")
+MOVING: Final = _gauge("sparklog_controller_moving_partitions", "Partitions whose replicas are on the move.")
+
+_SESSION = "kafka_server_sessionexpirelistener_"
+ZOOKEEPER_CONNECTS: Final = _counter(_SESSION + "zookeepersyncconnects_total", "Connections to a ZooKeeper.")
+ZOOKEEPER_DISCONNECTS: Final = _counter(_SESSION + "zookeeperdisconnects_total", "Connections to it that broke.")
+ZOOKEEPER_EXPIRES: Final = _counter(_SESSION + "zookeeperexpires_total", "Sessions that were lost.")
+ZOOKEEPER_CONNECTED: Final = _gauge("sparklog_zookeeper_connected", "1 while a ZooKeeper answers the broker.")
+REGISTERED: Final = _gauge("sparklog_broker_registered", "1 while the broker is registered under a live session.")
+
+_SOCKETS = "kafka_server_socketservermetrics_"
+CONNECTIONS: Final = _gauge(
+    _SOCKETS + "connection_count", "Connections that are open.", "listener", "network_processor"
+)
+CONNECTIONS_OPENED: Final = _counter(
+    _SOCKETS + "connection_creation_total", "Connections that were opened.", "listener", "network_processor"
+)
+CONNECTIONS_CLOSED: Final = _counter(
+    _SOCKETS + "connection_close_total", "Connections that have ended.", "listener", "network_processor"
+)
+STRANGERS: Final = _gauge("sparklog_connections_unauthenticated", "Peers that have yet to authenticate.")
+TURNED_AWAY: Final = _counter(
+    "sparklog_connections_turned_away_total", "Connections closed at once: too many, too fast, or no handshake."
+)
+REQUEST_MEMORY: Final = _gauge(
+    "kafka_network_socketserver_memorypoolused", "Bytes of requests that were read and are not answered."
+)
+ANSWER_MEMORY: Final = _gauge("sparklog_answer_bytes", "Bytes of answers that are known and not sent.")
+WAITING_TURNS: Final = _gauge("sparklog_turns_waiting", "Connections and tasks that wait for their turn on the loop.")
+LOOP_LAG: Final = Family(
+    "sparklog_loop_lag_seconds", HISTOGRAM, (), "How late the broker's loop came to a timer, tried ten times a second."
+)
+LOOP_LAG_MAX: Final = _gauge("sparklog_loop_lag_max_seconds", "The latest of the last minute.")
+
+THROTTLED: Final = _counter("sparklog_throttled_answers_total", "Answers that asked their clients to wait, for quotas.")
+THROTTLE_SECONDS: Final = _counter("sparklog_throttle_seconds_total", "How long they asked them to wait, together.")
+REFUSALS: Final = _counter(
+    "sparklog_authorizer_refusals_total",
+    "What clients tried and may not, as the audit log has it.",
+    "resource",
+    "operation",
+)
+
+_CLEANER = "kafka_log_logcleaner_"
+CLEANER_UTILIZATION: Final = _gauge(
+    _CLEANER + "max_buffer_utilization_percent", "How full the fullest map of keys was in each thread's last cleaning."
+)
+CLEANER_TIME: Final = _gauge(_CLEANER + "max_clean_time_secs", "Seconds of the longest of the threads' last cleanings.")
+CLEANER_RECOPY: Final = _gauge(
+    _CLEANER + "cleaner_recopy_percent", "Of what the threads' last cleanings read, how much they wrote again."
+)
+UNCLEANABLE: Final = _gauge("kafka_log_logcleanermanager_uncleanable_partitions_count", "Logs that cannot be cleaned.")
+UNCLEANABLE_BYTES: Final = _gauge("kafka_log_logcleanermanager_uncleanable_bytes", "Bytes of these logs.")
+CLEANINGS: Final = _counter("sparklog_cleanings_total", "Cleanings of single logs, by how they ended.", "outcome")
+CLEANINGS_RUNNING: Final = _gauge("sparklog_cleanings_running", "Logs that are being cleaned.")
+
+_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
+GROUPS: Final = _gauge(_GROUPS + "numgroups", "Groups that this broker coordinates.")
+GROUP_OFFSETS: Final = _gauge(_GROUPS + "numoffsets", "Offsets that these groups have committed.")
+GROUP_STATES: Final = {
+    state: _gauge(f"{_GROUPS}numgroups{state.lower()}", f"Groups coordinated here in the state {state}.")
+    for state in ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+}
+CONSUMER_GROUPS: Final = _gauge(
+    "sparklog_groups", "Groups coordinated here, by the protocol of their members and their state.", "protocol", "state"
+)
+_OF_GROUP = ("consumergroup", "topic", "partition")
+GROUP_MEMBERS: Final = _gauge("kafka_consumergroup_members", "Members of a group.", "consumergroup")
+GROUP_OFFSET: Final = _gauge(
+    "kafka_consumergroup_current_offset", "The offset that a group has committed for a partition.", *_OF_GROUP
+)
+GROUP_LAG: Final = _gauge(
+    "kafka_consumergroup_lag",
+    "Offsets from there to the partition's high watermark, at brokers that know it.",
+    *_OF_GROUP,
+)
+GROUP_LAG_SECONDS: Final = _gauge(
+    "sparklog_group_lag_seconds",
+    "For how long at least the record at that offset has been there, as far as scrapes have seen.",
+    *_OF_GROUP,
+)
+OFFSETS_LEFT_OUT: Final = _gauge(
+    "sparklog_metrics_offsets_left_out", "Committed offsets without series, beyond sparklog.metrics.offsets.max."
+)
+
+TRANSACTIONS: Final = _gauge("sparklog_transactions", "Transactional ids coordinated here, by state.", "state")
+TWO_PHASE: Final = _gauge(
+    "sparklog_transactions_prepared",
+    "Open transactions that never time out, as those of sinks that commit in two phases.",
+)
+TRANSACTION_AGE: Final = _gauge("sparklog_transaction_oldest_seconds", "How long the oldest open one has been open.")
+
 SCRAPES: Final = Family("sparklog_scrapes_total", COUNTER, (), "How often the metrics were read before.")
 SCRAPE_LOOP: Final = Family(
     "sparklog_scrape_loop_seconds_total", COUNTER, (), "Seconds that the broker's loop spent on scrapes before."
 )
 
-FAMILIES: Final = tuple(value for value in list(globals().values()) if isinstance(value, Family))
+FAMILIES: Final = tuple(
+    each
+    for value in list(globals().values())
+    for each in (value.values() if isinstance(value, dict) else (value,))
+    if isinstance(each, Family)
+)
 """All of them, in this order."""

@@ -39,10 +39,11 @@ scrape_configs:
       - targets: ["127.0.0.1:9308"]
 ```
 
-The page names topics and groups. So the port is on the loopback address unless `sparklog.metrics.host` says otherwise.
-A broker with an authorizer does not open it to other machines without `sparklog.metrics.token.file`: Prometheus sends
-that token with `authorization: {credentials_file: FILE}`. `/health` and `/ready` name nothing and ask for no token. The
-port speaks plain HTTP; where it must be TLS, put a proxy before it.
+The page names topics and groups. So the port is on the loopback address unless `sparklog.metrics.host` says
+otherwise: there every user of the machine may read it. A broker with an authorizer does not open it to other machines
+without `sparklog.metrics.token.file`: Prometheus sends that token with `authorization: {credentials_file: FILE}`.
+`sparklog up --secure` has made one. `/health` and `/ready` name nothing and ask for no token. The port speaks plain
+HTTP; where it must be TLS, put a proxy before it.
 
 What a number costs and what holds of all of them is in [adr/0038](adr/0038-metrics.md). This page is made from the
 code: `python -m sparklog.metrics.page`.

@@ -22,6 +22,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -91,6 +92,10 @@ class SocketServer:
         self._rates = rates
         self._held: dict[socket.socket, asyncio.TimerHandle] = {}
         self._channels: set[ServerChannel] = set()
+        self.opened: Counter[str] = Counter()
+        """Connections that have been opened, by listener."""
+        self.turned_away = 0
+        """Connections that were closed before they were one: too many of a host, too fast, or no handshake."""
         self._by_host: dict[str, int] = {}
         self._doors: list[_Door] = []
         self._accepting = False
@@ -207,6 +212,7 @@ class SocketServer:
                 f"hung up on {host}:{port}: {host} has {held} connections already, and max.connections.per.ip (or "
                 f"max.connections.per.ip.overrides) allows it {most}",
             )
+            self.turned_away += 1
             sock.close()
             return
         if self._rates is not None and self._rates.is_set:
@@ -224,6 +230,7 @@ class SocketServer:
 
     def _hold(self, sock: socket.socket, host: str, seconds: float) -> None:
         """Hang up on it after a while: its client, which waits meanwhile, has connected more often than it may."""
+        self.turned_away += 1
         self._rate.give_back()
         self.warnings.warn("rate", f"{host} connects more often than connection_creation_rate allows it")
         if len(self._held) >= _MOST_HELD:
@@ -243,6 +250,7 @@ class SocketServer:
                 self._open(entrance, wrapped, host, port)
                 return
             self._leave(host)
+            self.turned_away += 1
             if why:
                 self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {why}")
 
@@ -261,6 +269,7 @@ class SocketServer:
             principal = entrance.principal_of(host, certificate)
         except AuthenticationFailed as error:
             self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {error}")
+            self.turned_away += 1
             sock.close()
             self._leave(host)
             return
@@ -269,6 +278,7 @@ class SocketServer:
             caller.gate = entrance.gate(caller)
         channel = ServerChannel(self, sock, f"{host}:{port}", caller)
         self._channels.add(channel)
+        self.opened[entrance.listener] += 1
         if caller.gate is not None:
             self._watch(channel)
 
@@ -324,6 +334,15 @@ class SocketServer:
     @property
     def connections(self) -> int:
         return len(self._channels)
+
+    def open_by_listener(self) -> Counter[str]:
+        """How many connections are open now."""
+        return Counter([channel.caller.listener for channel in self._channels])
+
+    @property
+    def strangers(self) -> int:
+        """How many peers have yet to authenticate."""
+        return len(self._strangers)
 
     # Memory for requests
 

@@ -155,6 +155,8 @@ class LogCleaner:
         """The logs that are being cleaned; not to be changed."""
         self.uncleanable: dict[TopicPartition, Uncleanable] = {}
         self.last_runs: dict[TopicPartition, LastRun] = {}
+        self.succeeded = self.failures = 0
+        """Cleanings of single logs, since the start."""
         self._last_of_thread: dict[int, CleanerStats] = {}
 
     @property
@@ -552,6 +554,7 @@ class LogCleaner:
         if stats.invalid_messages:
             _logger.warning("%s: %d records without a key were dropped", tp, stats.invalid_messages)
         self._postponed.pop(tp, None)
+        self.succeeded += 1
         self.last_runs[tp] = LastRun(self._clock.now_ms(), stats)
         self._last_of_thread[number] = stats
         wish = self._granted.pop(tp, None)
@@ -559,6 +562,7 @@ class LogCleaner:
             wish.set_result(stats)
 
     def failed(self, tp: TopicPartition, log: Log | None, error: Exception) -> None:
+        self.failures += 1
         is_expected = isinstance(error, Abandoned | CleaningFailed | LogError | CorruptRecord | OSError)
         if not is_expected:
             _logger.error("cleaning %s failed unexpectedly", tp, exc_info=error)

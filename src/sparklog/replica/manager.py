@@ -721,6 +721,11 @@ class ReplicaManager:
         return {tp for tp, each in self._partitions.items() if each.is_leader and len(each.isr) > 1}
 
     @property
+    def failed_dirs(self) -> int:
+        """How many log directories are out of service."""
+        return self._logs.failed_count
+
+    @property
     def offline_count(self) -> int:
         """How many partitions are here that cannot be served."""
         return len(self._logs.unusable)

@@ -24,7 +24,7 @@ from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.search import Search
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
-from sparklog.replica.in_sync import FollowerProgress, InSyncReplicas, Proposal
+from sparklog.replica.in_sync import UNKNOWN, FollowerProgress, InSyncReplicas, Proposal
 from sparklog.replica.traffic import TopicTraffic
 from sparklog.structs import NO_LEADER, FileSlice, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -434,6 +434,15 @@ class Partition:
         """The controller refuses the change. One that is due may be proposed again."""
         if self._in_sync is not None and self._in_sync.proposal == proposal:
             self._in_sync.refused()
+
+    def follower_lags(self) -> Iterator[tuple[int, int]]:
+        """Each follower that has asked, and how many offsets it has yet to copy."""
+        in_sync = self._in_sync
+        if in_sync is not None:
+            end = self.log.log_end_offset
+            for replica, progress in in_sync.followers.items():
+                if progress.end_offset != UNKNOWN:
+                    yield replica, max(end - progress.end_offset, 0)
 
     def divergence(self, offset: int, last_epoch: int) -> OffsetAndEpoch | None:
         """Where a follower that has all before ``offset``, the last of it of ``last_epoch``, left this log's history;

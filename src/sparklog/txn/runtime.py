@@ -211,6 +211,10 @@ class TransactionCoordinator:
         held = (each.current for led in self._led.values() for each in led.held.values())
         return ErrorCode.NONE, [each for each in held if each.epoch != NO_EPOCH]
 
+    def each(self) -> Iterator[Transaction]:
+        """The ids that this broker coordinates and has loaded, at the time when each is come to."""
+        return (held.current for _, held in self._at_hand() if held.current.epoch != NO_EPOCH)
+
     # Time.
 
     def abort_timed_out(self) -> Generator[None, None, None]:

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import textwrap
+import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -198,6 +200,12 @@ def test_a_secure_cluster_says_what_to_type(start, run, monkeypatch):
     ]
     assert [each.status for each in results] == [0, 0, 0], results
     assert results[-1].out == "hello\n"
+    metrics, token = re.search(r"metrics at (http\S+) by the token in (.+)", up.said).groups()
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(metrics, timeout=60)
+    asked = urllib.request.Request(metrics, headers={"Authorization": f"Bearer {Path(token).read_text().strip()}"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        assert b"greetings" in answer.read()
     assert up.stop(signal.SIGTERM) == 0
     refused = run("up", "--data", up.directory, "--port", "0")
     assert (refused.status, refused.err.count("\n")) == (1, 1)

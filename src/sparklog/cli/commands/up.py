@@ -109,13 +109,12 @@ def up(
       sparklog up --secure
       sparklog up --host 0.0.0.0 --advertised-host log.example.org
     """
-    from sparklog.local.cluster import LocalCluster, SecureCluster
+    from sparklog.local.cluster import LocalCluster, SecureCluster, watched
 
-    kind = SecureCluster if secure else LocalCluster
+    kind = watched(SecureCluster if secure else LocalCluster, first_metrics_port)
     cluster = kind(
         data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo, zookeepers=zookeepers
     )
-    cluster.metrics_port = first_metrics_port
     try:
         with interruptible() as interruption, cluster:
             _describe(cluster)
@@ -131,7 +130,8 @@ def _describe(cluster: LocalCluster) -> None:
     for broker in cluster.brokers:
         click.echo(f"{broker.name:<{width}} {broker.address:<21} process {broker.pid}")
         if broker.metrics:
-            click.echo(f"{broker.name:<{width}} metrics at {broker.metrics}")
+            by = f" by the token in {cluster.secured.metrics_token}" if cluster.secured is not None else ""
+            click.echo(f"{broker.name:<{width}} metrics at {broker.metrics}{by}")
     click.echo(f"data in {cluster.directory.root}\n")
     bootstrap, secured = cluster.bootstrap_servers, cluster.secured
     if secured is not None:

@@ -168,6 +168,11 @@ class LogManager:
         """Whether any directory is left in service."""
         return bool(self._dirs)
 
+    @property
+    def failed_count(self) -> int:
+        """How many directories are out of service."""
+        return len(self._offline)
+
     def own(self, cluster_id: str, broker_id: int) -> None:
         """Claim the directories. Raises ConfigError if one is another broker's or cluster's."""
         for log_dir in list(self._dirs):

@@ -41,6 +41,8 @@ class _Health:
 
     def __init__(self) -> None:
         self.leaders = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
+        self.lags: dict[int, int] = {}
+        """The largest of each follower."""
 
 
 class PartitionCollector:
@@ -87,6 +89,9 @@ class PartitionCollector:
         page.add(families.ISR_SHRINKS, replicas.isr_shrinks)
         page.add(families.ISR_EXPANDS, replicas.isr_expands)
         page.add(families.ISR_REFUSALS, replicas.isr_refusals)
+        page.lines(families.FOLLOWER_LAG)
+        for follower, lag in sorted(health.lags.items()):
+            page.add(families.FOLLOWER_LAG, lag, str(follower))
         page.add(families.PARTITIONS_LEFT_OUT, max(held - self._most, 0))
 
 
@@ -100,3 +105,6 @@ def _count_leader(page: Exposition, health: _Health, partition: Partition) -> No
         health.under_min_isr += 1
         page.add(families.PARTITION_UNDER_MIN_ISR, 1, partition.tp.topic, str(partition.tp.partition))
     health.at_min_isr += in_sync == needed
+    if len(partition.replicas) > 1:
+        for follower, lag in partition.follower_lags():
+            health.lags[follower] = max(health.lags.get(follower, 0), lag)

@@ -8,8 +8,9 @@ from typing import Final
 
 from sparklog.clock import Clock
 from sparklog.metrics import families
-from sparklog.metrics.exposition import Exposition, label_text
-from sparklog.net.request_meter import BOUNDS_S, RequestMeter, quantile
+from sparklog.metrics.collectors.histogram import add_histogram
+from sparklog.metrics.exposition import Exposition
+from sparklog.net.request_meter import RequestMeter, quantile
 from sparklog.protocol.slices import Steps
 
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
@@ -17,8 +18,6 @@ QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 WINDOW_S: Final = 300.0
 """Percentiles are of so long, or of since the last scrape but one where that is longer."""
 _COPY_EVERY_S = 30.0
-_BUCKETS_A_LE = 6
-"""So many buckets of a meter are one of the histogram: each ends at three times the one before."""
 _FETCH = "Fetch"
 _KINDS_OF_FETCH = frozenset({"FetchConsumer", "FetchFollower"})
 
@@ -67,7 +66,7 @@ class RequestCollector:
         page.add(families.REQUEST_BYTES, meter.bytes_in, meter.name)
         page.add(families.REQUEST_LOOP, meter.loop_s, meter.name)
         page.add(families.REQUEST_COUNT, sum(meter.buckets), meter.name)
-        _histogram(page.lines(families.REQUEST_DURATION), meter)
+        add_histogram(page, families.REQUEST_DURATION, meter, meter.name)
 
     @staticmethod
     def _percentiles(page: Exposition, name: str, recent: Sequence[int]) -> None:
@@ -84,14 +83,3 @@ def _fetches(meters: list[RequestMeter]) -> list[RequestMeter]:
     for each in kinds:
         whole.add(each)
     return [whole]
-
-
-def _histogram(lines: list[str], meter: RequestMeter) -> None:
-    name, seen = families.REQUEST_DURATION.name, 0
-    for number, count in enumerate(meter.buckets):
-        seen += count
-        if number == len(BOUNDS_S) or number % _BUCKETS_A_LE == _BUCKETS_A_LE - 1:
-            end = f"{BOUNDS_S[number]:.6g}" if number < len(BOUNDS_S) else "+Inf"
-            lines.append(f"{name}_bucket{label_text(('request', 'le'), (meter.name, end))} {seen}\n")
-    labels = label_text(("request",), (meter.name,))
-    lines += (f"{name}_sum{labels} {meter.total_s}\n", f"{name}_count{labels} {seen}\n")

@@ -1,0 +1,31 @@
+"""Compaction: what runs, what was done, what cannot be."""
+
+from __future__ import annotations
+
+from sparklog.metrics import families
+from sparklog.metrics.exposition import Exposition
+from sparklog.protocol.slices import Steps
+from sparklog.replica.cleaning import LogCleaner
+
+_PERCENT = 100
+
+
+class CleanerCollector:
+    """Kafka's ``LogCleaner`` and ``LogCleanerManager``."""
+
+    def __init__(self, cleaner: LogCleaner) -> None:
+        self._cleaner = cleaner
+
+    def collect(self, page: Exposition) -> Steps[None]:
+        cleaner, last = self._cleaner, self._cleaner.last_of_threads()
+        read, written = sum(each.bytes_read for each in last), sum(each.bytes_written for each in last)
+        fullest = max((each.buffer_utilization for each in last), default=0.0)
+        page.add(families.CLEANER_UTILIZATION, int(_PERCENT * fullest))
+        page.add(families.CLEANER_TIME, max((each.seconds for each in last), default=0.0))
+        page.add(families.CLEANER_RECOPY, int(_PERCENT * written / read) if read else 0)
+        page.add(families.UNCLEANABLE, len(cleaner.uncleanable))
+        page.add(families.UNCLEANABLE_BYTES, sum(each.bytes for each in cleaner.uncleanable.values()))
+        page.add(families.CLEANINGS, cleaner.succeeded, "done")
+        page.add(families.CLEANINGS, cleaner.failures, "failed")
+        page.add(families.CLEANINGS_RUNNING, len(cleaner.under_way))
+        yield

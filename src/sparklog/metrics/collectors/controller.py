@@ -1,0 +1,42 @@
+"""What the controller knows of the cluster; on a broker that is none all of it is 0, as Kafka's are."""
+
+from __future__ import annotations
+
+from sparklog.controller.context import ControllerContext
+from sparklog.controller.runtime import Controller
+from sparklog.metrics import families
+from sparklog.metrics.exposition import Exposition
+from sparklog.protocol.slices import Steps
+
+_PARTITIONS_A_STEP = 500
+
+
+class ControllerCollector:
+    """Kafka's ``KafkaController``."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def collect(self, page: Exposition) -> Steps[None]:
+        context = self._controller.context
+        offline = imbalanced = 0
+        for number, (tp, state) in enumerate([] if context is None else list(context.states.items())):
+            if number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
+                yield
+            if context is None or tp.topic in context.deleting or tp.topic not in context.assignments:
+                continue
+            offline += state.leader not in context.brokers
+            imbalanced += state.leader != context.replicas(tp)[0]
+        page.add(families.OFFLINE_PARTITIONS, offline)
+        page.add(families.IMBALANCED, imbalanced)
+        self._sums(page, context)
+        yield
+
+    @staticmethod
+    def _sums(page: Exposition, context: ControllerContext | None) -> None:
+        page.add(families.ACTIVE_CONTROLLER, int(context is not None))
+        page.add(families.ACTIVE_BROKERS, len(context.brokers) if context else 0)
+        page.add(families.TOPICS, len(context.assignments) if context else 0)
+        page.add(families.ALL_PARTITIONS, len(context.states) if context else 0)
+        page.add(families.TO_DELETE, len(context.deleting) if context else 0)
+        page.add(families.MOVING, len(context.moving) if context else 0)

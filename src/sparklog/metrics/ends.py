@@ -1,0 +1,106 @@
+"""Where partitions end, for the lag of groups, and since when: what scrapes have seen.
+
+A partition that is not held here has the end that its leader told last. It is asked for in the background when a scrape
+has wanted it, and not sooner again than after ``_ASK_EVERY_S``: so the first scrape knows nothing of it, and later ones
+what was true when the one before asked.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+
+from sparklog.broker.context import BrokerContext
+from sparklog.errors import SparklogError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from sparklog.structs import Endpoint, TopicPartition
+
+_SEEN_EVERY_S = 5.0
+_SEEN = 60
+"""So many ends of a partition are kept: the last five minutes of frequent scrapes, or more of rare ones."""
+_FORGOTTEN_AFTER_S = 600.0
+_ASK_EVERY_S = 10.0
+_ASKED_AT_ONCE = 1000
+_LANE = "metrics"
+_TIMEOUT_S = 10.0
+_LATEST = -1
+
+
+class PartitionEnds:
+    """Of the partitions that groups of this broker read; at most ``most`` of them."""
+
+    def __init__(self, context: BrokerContext, most: int) -> None:
+        self._context = context
+        self._most = most
+        self._told: dict[TopicPartition, int] = {}
+        self._wanted: set[TopicPartition] = set()
+        self._asked_at = float("-inf")
+        self._seen: dict[TopicPartition, deque[tuple[float, int]]] = {}
+
+    def end(self, tp: TopicPartition) -> int | None:
+        """The high watermark; None if it is not known."""
+        end = self._context.replicas.shows_until(tp)
+        if end >= 0:
+            return end
+        self._wanted.add(tp)
+        return self._told.get(tp)
+
+    def behind_s(self, tp: TopicPartition, offset: int, end: int) -> float:
+        """For how long at least there has been a record at ``offset``, which lies before ``end``."""
+        now = self._context.clock.monotonic()
+        seen = self._seen.get(tp)
+        if seen is None:
+            if len(self._seen) >= self._most:
+                return 0.0
+            seen = self._seen[tp] = deque(maxlen=_SEEN)
+        if not seen or now - seen[-1][0] >= _SEEN_EVERY_S:
+            seen.append((now, end))
+        return now - next((at for at, known in seen if known > offset), now)
+
+    def refresh(self) -> None:
+        """A scrape is over: ask for what it has missed."""
+        now = self._context.clock.monotonic()
+        wanted, self._wanted = self._wanted, set()
+        self._told = {tp: end for tp, end in self._told.items() if tp in wanted}
+        if wanted and now - self._asked_at >= _ASK_EVERY_S:
+            self._asked_at = now
+            self._context.in_background(self._ask(wanted), "asking where partitions end")
+        self._seen = {tp: seen for tp, seen in self._seen.items() if seen[-1][0] > now - _FORGOTTEN_AFTER_S}
+
+    async def _ask(self, wanted: set[TopicPartition]) -> None:
+        leaders: defaultdict[Endpoint, list[TopicPartition]] = defaultdict(list)
+        for tp in wanted:
+            leader = self._context.metadata.leader(tp)
+            if leader is not None and leader.id != self._context.replicas.broker_id:
+                leaders[leader.endpoint].append(tp)
+        for endpoint, partitions in leaders.items():
+            for first in range(0, len(partitions), _ASKED_AT_ONCE):
+                await self._ask_leader(endpoint, partitions[first : first + _ASKED_AT_ONCE])
+
+    async def _ask_leader(self, endpoint: Endpoint, partitions: list[TopicPartition]) -> None:
+        try:
+            answer = await self._context.peers.request(
+                endpoint, _LANE, ApiKey.LIST_OFFSETS, lambda _: _request(partitions), timeout=_TIMEOUT_S
+            )
+        except SparklogError:  # it is gone; its partitions have no lag until another tells
+            return
+        self._told |= _ends_in(answer)
+
+
+def _request(partitions: list[TopicPartition]) -> ListOffsetsRequest:
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    topics: defaultdict[str, list[ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition]] = defaultdict(list)
+    for tp in partitions:
+        asked = topic.ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=_LATEST)
+        topics[tp.topic].append(asked)
+    named = [topic(name=name, partitions=some) for name, some in topics.items()]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=named)
+
+
+def _ends_in(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic.name, each.partition_index): each.offset
+        for topic in answer.topics
+        for each in topic.partitions
+        if each.offset >= 0
+    }
