@@ -45,6 +45,9 @@ without `sparklog.metrics.token.file`: Prometheus sends that token with `authori
 `sparklog up --secure` has made one. `/health` and `/ready` name nothing and ask for no token. The port speaks plain
 HTTP; where it must be TLS, put a proxy before it.
 
+Alert rules, a configuration of Prometheus and a board for Grafana are in `conf/`; what to do about each alert is in
+[alerts.md](alerts.md).
+
 What a number costs and what holds of all of them is in [adr/0038](adr/0038-metrics.md). This page is made from the
 code: `python -m sparklog.metrics.page`.
 

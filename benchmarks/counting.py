@@ -1,0 +1,70 @@
+"""What metrics cost a request: the additions on its way, by themselves, in CPU nanoseconds.
+
+``python -m benchmarks.counting``. The additions are run from the interpreter, which is slower than the compiled modules
+that hold them, so a figure is an upper bound.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import timeit
+from collections.abc import Callable
+
+from sparklog.log.log import Appended
+from sparklog.net.request_meter import RequestMeter
+from sparklog.replica.traffic import TopicTraffic, Traffic
+from sparklog.security.caller import Caller
+
+_TIMES, _ROUNDS = 100_000, 15
+_SIZE, _VERSION, _SECONDS = 500, 9, 1e-4
+
+
+def _request(meters: dict[int, RequestMeter], caller: Caller) -> Callable[[], None]:
+    def count() -> None:
+        """As ``Dispatcher`` and ``ServerChannel`` do."""
+        meter = meters[0]
+        meter.begin(_VERSION, _SIZE)
+        caller.meter = meter
+        found = caller.meter
+        if found is not None:
+            found.loop_s += _SECONDS
+            found.answer(_SECONDS)
+
+    return count
+
+
+def _append(traffic: TopicTraffic) -> Callable[[], None]:
+    appended = Appended(0, 9, -1, 0)
+
+    def count() -> None:
+        """As ``ReplicaManager`` does for each partition of a Produce."""
+        traffic.produces += 1
+        traffic.records_in += appended.last_offset - appended.first_offset + 1
+        traffic.bytes_in += _SIZE
+
+    return count
+
+
+def _send(traffic: Traffic) -> Callable[[], None]:
+    return lambda: traffic.send("topic", _SIZE, to_follower=False)
+
+
+def _nanoseconds(count: Callable[[], None]) -> float:
+    return min(timeit.repeat(count, number=_TIMES, repeat=_ROUNDS, timer=time.thread_time)) / _TIMES * 1e9
+
+
+def main() -> None:
+    traffic = Traffic()
+    cases = {
+        "a request": _request({0: RequestMeter("Produce", _VERSION + 1)}, Caller("127.0.0.1")),
+        "a partition of a Produce": _append(traffic.enter("topic")),
+        "a partition of a Fetch": _send(traffic),
+    }
+    nothing = _nanoseconds(lambda: None)
+    for name, count in cases.items():
+        sys.stdout.write(f"{name}: {_nanoseconds(count) - nothing:.0f} ns\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The alert rules and the board in ``conf``, against the numbers that there are and the page of alerts."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sparklog.metrics.families import FAMILIES, HISTOGRAM
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "conf" / "prometheus" / "alerts.yml"
+OTHERS = {"up", "process_open_fds", "process_max_fds", "process_cpu_seconds_total"}
+"""What Prometheus and prometheus-client give."""
+
+
+def rules():
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    return group["rules"]
+
+
+def known():
+    names = {each.name: set(each.labels) for each in FAMILIES}
+    for each in FAMILIES:
+        if each.kind == HISTOGRAM:
+            names[f"{each.name}_bucket"] = {*each.labels, "le"}
+    return names
+
+
+def used(expr):
+    """The names of the series in an expression, each with the labels by which it is chosen."""
+    found = re.findall(r"\b((?:kafka|sparklog|process)_\w+|up)\b(?:\{([^}]*)\})?", re.sub(r"by \([^)]*\)", "", expr))
+    return [(name, set(re.findall(r"(\w+)[=!]", labels))) for name, labels in found]
+
+
+def expressions():
+    yield from (each["expr"] for each in rules())
+    board = json.loads((ROOT / "conf" / "grafana" / "sparklog.json").read_text())
+    yield from (target["expr"] for panel in board["panels"] for target in panel["targets"])
+
+
+def test_every_series_that_is_asked_for_is_told():
+    asked = [each for expr in expressions() for each in used(expr)]
+    assert len(asked) > 30
+    for name, labels in asked:
+        assert name in OTHERS or name in known(), name
+        assert labels <= known().get(name, set()) | {"job", "instance", "topic"}, (name, labels)
+
+
+def test_every_alert_has_its_section_and_says_what_is_wrong():
+    page = (ROOT / "docs" / "alerts.md").read_text()
+    named = [each["alert"] for each in rules()]
+    assert re.findall(r"^## (\w+)$", page, re.MULTILINE) == named
+    for each in rules():
+        assert each["annotations"]["runbook_url"] == f"docs/alerts.md#{each['alert'].lower()}"
+        assert each["annotations"]["summary"].endswith(".")
+        assert each["labels"]["severity"] in ("critical", "warning", "info")
+        assert f"`{each['expr']}`" in page
+
+
+def test_commands_of_the_page_are_there():
+    from sparklog.cli.main import cli
+
+    page = (ROOT / "docs" / "alerts.md").read_text()
+    for line in re.findall(r"`sparklog ([^`]+)`", page):
+        command: Any = cli
+        for word in line.split():
+            if not hasattr(command, "get_command") or not word.islower():
+                break
+            command = command.get_command(None, word)
+            assert command is not None, line
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_prometheus_takes_the_rules():
+    subprocess.run(["promtool", "check", "rules", RULES], check=True)
+    subprocess.run(["promtool", "check", "config", RULES.with_name("prometheus.yml")], check=True)
