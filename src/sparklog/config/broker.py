@@ -631,14 +631,14 @@ class BrokerConfig:
         "sparklog.metrics.partitions.max",
         T.INT,
         20_000,
-        "How many partitions have series of their own; sums are of all.",
+        "How many partitions, and how many topics, have series of their own; sums are of all.",
         at_least(0),
     )
     metrics_offsets_max: int = setting(
         "sparklog.metrics.offsets.max",
         T.INT,
         10_000,
-        "How many committed offsets of groups have series of their own.",
+        "How many groups, and how many of their committed offsets, have series of their own.",
         at_least(0),
     )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)

@@ -32,7 +32,7 @@ class Scrape:
         self.count = 0
         self.loop_s = 0.0
         self._collectors: tuple[Collector, ...] = (
-            TrafficCollector(context.replicas.traffic),
+            TrafficCollector(context.replicas.traffic, config.metrics_partitions_max),
             RequestCollector(broker.meters, context.clock),
             PartitionCollector(context.replicas, config.metrics_partitions_max),
             BrokerCollector(broker),

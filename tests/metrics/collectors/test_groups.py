@@ -82,3 +82,9 @@ def test_beyond_the_limit_offsets_count_and_have_no_series():
         assert len(page.of(name)) == 15
     assert page.value("sparklog_metrics_offsets_left_out") == 15
     assert page.value(MANAGER + "numoffsets") == 30
+
+
+def test_beyond_the_limit_groups_count_and_have_no_series():
+    page = page_of(*(hosted(f"g{number}", {}) for number in range(7)), most=3)
+    assert len(page.of("kafka_consumergroup_members")) == 3
+    assert page.value(MANAGER + "numgroups") == 7

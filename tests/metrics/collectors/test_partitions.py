@@ -139,7 +139,7 @@ def test_ten_thousand_partitions_cost_little_and_are_read_in_steps(manager):
     count, per_topic = 10_000, 50
     for number in range(count):
         hold(manager, number % per_topic, topic=f"a-topic-with-a-name-{number // per_topic}")
-    told: list[Collector] = [TrafficCollector(manager.traffic), PartitionCollector(manager, count)]
+    told: list[Collector] = [TrafficCollector(manager.traffic, count), PartitionCollector(manager, count)]
     took, longest, parts = [], [], []
     for _ in range(20):
         gc.collect()

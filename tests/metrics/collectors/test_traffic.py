@@ -10,7 +10,7 @@ def test_topics_and_the_sum_of_all():
     traffic = Traffic()
     traffic.enter("t").records_in = 3
     traffic.enter("u").records_in = 4
-    page = collected(TrafficCollector(traffic))
+    page = collected(TrafficCollector(traffic, 1000))
     name = "kafka_server_brokertopicmetrics_messagesin_total"
     assert page.value(name, topic="t") == 3
     assert page.value(name, topic="u") == 4
@@ -21,9 +21,9 @@ def test_a_topic_of_which_nothing_failed_has_no_series_of_failures():
     traffic = Traffic()
     topic = traffic.enter("t")
     name = "kafka_server_brokertopicmetrics_failedfetchrequests_total"
-    assert collected(TrafficCollector(traffic)).of(name) == {frozenset(): 0}
+    assert collected(TrafficCollector(traffic, 1000)).of(name) == {frozenset(): 0}
     topic.failed_fetches = 2
-    assert collected(TrafficCollector(traffic)).value(name, topic="t") == 2
+    assert collected(TrafficCollector(traffic, 1000)).value(name, topic="t") == 2
 
 
 def test_many_topics_are_told_in_steps():
@@ -32,4 +32,13 @@ def test_many_topics_are_told_in_steps():
         traffic.enter(f"t{number}")
     from sparklog.metrics.exposition import Exposition
 
-    assert len(list(TrafficCollector(traffic).collect(Exposition()))) == 10
+    assert len(list(TrafficCollector(traffic, 1000).collect(Exposition()))) == 10
+
+
+def test_beyond_the_limit_topics_count_and_have_no_series():
+    traffic = Traffic()
+    for number in range(5):
+        traffic.enter(f"t{number}").records_in = 1
+    name = "kafka_server_brokertopicmetrics_messagesin_total"
+    page = collected(TrafficCollector(traffic, 2))
+    assert page.of(name) == {frozenset(): 5, frozenset({("topic", "t0")}): 1, frozenset({("topic", "t1")}): 1}

@@ -7,6 +7,7 @@ known here, of another as its leader told last (``metrics/ends.py``). Of one who
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import Protocol
 
 from sparklog.group.classic.group import GroupState
@@ -33,7 +34,7 @@ class Ends(Protocol):
 
 
 class GroupCollector:
-    """Kafka's ``GroupMetadataManager``, and the lag by partition of ``most`` offsets."""
+    """Kafka's ``GroupMetadataManager``; ``most`` groups, and as many of their offsets, have series of their own."""
 
     def __init__(self, groups: GroupCoordinator, ends: Ends, most: int) -> None:
         self._groups = groups
@@ -48,14 +49,12 @@ class GroupCollector:
         for hosted in self._groups.each():
             states[_kind_of(hosted)] += 1
             name = hosted.group.group_id
-            page.add(
-                families.GROUP_MEMBERS,
-                len(hosted.group.members if hosted.consumer is None else hosted.consumer.members),
-                name,
-            )
+            if states.total() <= self._most:
+                members = hosted.group.members if hosted.consumer is None else hosted.consumer.members
+                page.add(families.GROUP_MEMBERS, len(members), name)
             offsets += len(hosted.group.offsets)
             yield
-            for tp, committed in list(hosted.group.offsets.items())[: max(self._most - told, 0)]:
+            for tp, committed in list(islice(hosted.group.offsets.items(), max(self._most - told, 0))):
                 self._tell(page, name, tp, committed.offset)
                 told += 1
                 if told % _OFFSETS_A_STEP == 0:

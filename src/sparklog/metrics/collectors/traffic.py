@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from sparklog.metrics import families
@@ -28,14 +29,16 @@ _TOPICS_A_STEP = 50
 class TrafficCollector:
     """Kafka's ``BrokerTopicMetrics``: each by topic, and without a label of all topics that are or were here."""
 
-    def __init__(self, traffic: Traffic) -> None:
+    def __init__(self, traffic: Traffic, most: int) -> None:
+        """``most`` topics have series of their own, by name."""
         self._traffic = traffic
+        self._most = most
 
     def collect(self, page: Exposition) -> Steps[None]:
         total = self._traffic.total()
         for family, field in {**_FIELDS, **_WITHOUT_TOPIC}.items():
             page.lines(family).append(f"{family.name} {getattr(total, field)}\n")
-        for number, (topic, traffic) in enumerate(self._traffic.topics()):
+        for number, (topic, traffic) in enumerate(islice(self._traffic.topics(), self._most)):
             if number % _TOPICS_A_STEP == 0:
                 yield
             self._of_topic(page, topic, traffic)
