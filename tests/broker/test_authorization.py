@@ -170,7 +170,8 @@ def ask(case):
     return asyncio.run(scenario())
 
 
-TRIED = [pytest.param(case, marks=on_the_source) if case.api is ApiKey.PRODUCE else case for case in CASES]
+_COMPILED = (ApiKey.PRODUCE, ApiKey.FETCH)
+TRIED = [pytest.param(case, marks=on_the_source) if case.api in _COMPILED else case for case in CASES]
 
 
 @pytest.mark.parametrize("case", TRIED, ids=lambda case: case.name)
