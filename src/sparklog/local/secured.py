@@ -179,6 +179,7 @@ class SecureDirectory:
     def _zookeeper_settings(self) -> dict[str, str]:
         return {
             "zookeeper.ssl.client.enable": "true",
+            "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",  # for Kafka's tools
             **self._stores("zookeeper.ssl"),
             "zookeeper.set.acl": "true",
         }
