@@ -58,7 +58,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory, zookeeper):
     """A broker that asks for TLS, passwords and rights, which tests share; its users are in ``secured.users``."""
-    users = {name: f"{name}-{uuid.uuid4().hex}" for name in (ADMIN, "spark", "stranger")}
+    users = {name: f"{name}-{uuid.uuid4().hex}" for name in (ADMIN, "spark", "operator", "stranger", "nobody")}
     with SecuredBroker(tmp_path_factory.mktemp("secured"), f"{zookeeper.connect_string}/secured", users) as broker:
         yield broker
 

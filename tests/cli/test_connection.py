@@ -4,7 +4,12 @@ import json
 
 import pytest
 
+from sparklog.client.admin.admin import Admin
 from sparklog.local.ports import free_port
+from sparklog.security.access import Operation, ResourceType
+from sparklog.security.acl.binding import AclBinding, AclFilter
+from sparklog.security.acl.entry import AclEntry
+from sparklog.security.acl.pattern import PatternType, ResourcePattern
 from sparklog.testing.secured import ADMIN
 
 COMMANDS = (
@@ -28,6 +33,37 @@ COMMANDS = (
 )
 
 
+OPERATIONS = (
+    ("backup run operated --dest {directory}/backup", "READ topic operated, DESCRIBE_CONFIGS topic operated"),
+    (
+        "restore {directory}/backup --to operated-restored --topic operated --no-groups",
+        "CREATE topic operated-, WRITE topic operated-, ALTER topic operated-, DESCRIBE_CONFIGS topic operated-,"
+        " DESCRIBE cluster kafka-cluster",
+    ),
+    ("erase operated --keys {directory}/keys --yes --report {directory}/report", "DELETE topic operated"),
+    ("compact run operated-compacted", "ALTER topic operated-compacted"),
+)
+"""Commands, and what docs/security.md says that they need."""
+
+
+@pytest.fixture
+def granted(secured):
+    """``granted(rights)``: the operator has these, and no others."""
+
+    def grant(rights):
+        with Admin(secured.client(ADMIN)) as admin:
+            admin.delete_acls([AclFilter(principal="User:operator")])
+            admin.create_acls([_binding(*right.split()) for right in filter(None, rights.split(", "))])
+
+    return grant
+
+
+def _binding(operation, kind, name):
+    pattern = PatternType.LITERAL if kind == "cluster" else PatternType.PREFIXED
+    resource = ResourcePattern(ResourceType[kind.upper()], name, pattern)
+    return AclBinding(resource, AclEntry("User:operator", "*", Operation[operation]))
+
+
 @pytest.fixture
 def reached(secured, run, monkeypatch):
     """``run``, with the administrator's settings in the environment."""
@@ -44,6 +80,24 @@ def test_every_command_reaches_a_secured_cluster(reached, tmp_path):
         done = reached(*command.format(directory=tmp_path).split())
         assert done.status == 0, (command, done)
         assert "hello" in done.out or command != "consume commanded"
+
+
+@pytest.mark.integration
+def test_an_operator_needs_what_the_page_says(secured, run, granted, tmp_path):
+    (tmp_path / "keys").write_text("forgotten\n")
+    admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
+    run("topic", "create", "operated", *admin)
+    run("topic", "create", "operated-compacted", "--config", "cleanup.policy=compact", *admin)
+    run("produce", "operated", *admin, stdin=b"hello\n")
+    for command, rights in OPERATIONS:
+        words = command.format(directory=tmp_path).split()
+        granted("")
+        refused = run(*words, *operator)
+        assert refused.status == 1, command
+        assert "AUTHORIZATION_FAILED" in refused.err, command
+        assert 'see docs/security.md, "What each request needs"' in refused.err, command
+        granted(rights)
+        assert run(*words, *operator).status == 0, command
 
 
 @pytest.mark.integration

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from sparklog.errors import (
     ApiError,
+    AuthenticationFailed,
     BatchRefused,
     ConnectionFailed,
     CorruptRecord,
@@ -15,6 +16,7 @@ from sparklog.errors import (
     RemoteProtocolError,
     SparklogError,
 )
+from sparklog.structs import DECISIONS_TOPIC
 
 _LONGEST_KEY = 60
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -24,23 +26,29 @@ _CODES = {
     ErrorCode.UNKNOWN_TOPIC_ID: "SPARKLOG_UNKNOWN_TOPIC",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "SPARKLOG_INVALID_TOPIC",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "SPARKLOG_NOT_AUTHORIZED",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "SPARKLOG_NOT_AUTHORIZED",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "SPARKLOG_NOT_AUTHORIZED",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "SPARKLOG_NOT_AUTHORIZED",
     ErrorCode.MESSAGE_TOO_LARGE: "SPARKLOG_RECORD_TOO_LARGE",
     ErrorCode.RECORD_LIST_TOO_LARGE: "SPARKLOG_RECORD_TOO_LARGE",
 }
 
 _CODES_BY_KIND: dict[type[SparklogError], str] = {
+    AuthenticationFailed: "SPARKLOG_NOT_AUTHENTICATED",
     ConnectionFailed: "SPARKLOG_BROKER_UNREACHABLE",
     CorruptRecord: "SPARKLOG_CORRUPT_RECORD",
     RemoteProtocolError: "SPARKLOG_NOT_A_BROKER",
 }
 _ADVICE_BY_CODE = {
-    "SPARKLOG_BROKER_UNREACHABLE": "see that kafka.bootstrap.servers names a listener without TLS and SASL that this"
-    " machine can reach, and the addresses that the brokers advertise too",
+    "SPARKLOG_BROKER_UNREACHABLE": "see that kafka.bootstrap.servers names a listener that this machine can reach, and"
+    " the addresses that the brokers advertise too, and that kafka.security.protocol is that listener's",
+    "SPARKLOG_NOT_AUTHENTICATED": "see kafka.sasl.mechanism, kafka.sasl.jaas.config and kafka.ssl.*",
     "SPARKLOG_CORRUPT_RECORD": "the broker's disk or network changed it, or a broker took it that does not look at"
     " records; another replica, if there is one, may have it",
     "SPARKLOG_NOT_A_BROKER": "what answers there does not speak Kafka's protocol as it should",
 }
+_TO_NUMBER_BATCHES = "WRITE on the topic that it writes to (or IDEMPOTENT_WRITE on the cluster)"
+_OF_DECISIONS = "CREATE (unless the topic is there), READ and WRITE"
 
 
 def first_line(error: Exception) -> str:
@@ -49,8 +57,8 @@ def first_line(error: Exception) -> str:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn the client's errors into DataSourceError."""
+def translated(topic_right: str = "READ") -> Iterator[None]:
+    """Turn the client's errors into DataSourceError. ``topic_right``: what is needed of the topics."""
     try:
         yield
     except DataSourceError:
@@ -58,8 +66,34 @@ def translated() -> Iterator[None]:
     except SparklogError as error:
         code = _code_of(error)
         text = f"{error}{_largest_row(error)}"
-        advice = _ADVICE_BY_CODE.get(code)
+        advice = _ADVICE_BY_CODE.get(code) or _missing_right(error, topic_right, _TO_NUMBER_BATCHES)
         raise DataSourceError(code, f"{text}; {advice}" if advice else text) from error
+
+
+@contextmanager
+def rights_named(topic_right: str, cluster_right: str = "DESCRIBE on the cluster") -> Iterator[None]:
+    """Add to an ApiError that refuses something which right the user lacks, as ``translated`` does."""
+    try:
+        yield
+    except ApiError as error:
+        missing = _missing_right(error, topic_right, cluster_right)
+        if not missing:
+            raise
+        raise ApiError(error.code, f"{error}; {missing}") from error
+
+
+def _missing_right(error: SparklogError, topic_right: str, cluster_right: str) -> str:
+    """Which right the user lacks, of what the error names; empty where that is not what is wrong."""
+    if not isinstance(error, ApiError):
+        return ""
+    of_topic = _OF_DECISIONS if DECISIONS_TOPIC in str(error) else topic_right
+    right = {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"{of_topic} on the topic",
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: "READ on the group",
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE on the transactional id",
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: cluster_right,
+    }.get(error.code)
+    return f"its user needs the right {right} (docs/security.md: What Spark needs)" if right else ""
 
 
 def row_named(key: str | bytes | None, size: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from sparklog.client.admin.base import AdminBase, error_of
+from sparklog.client.admin.base import AdminBase, error_of, raise_error
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -50,13 +50,17 @@ class ReplicaLogDir(NamedTuple):
     """Offsets that the copy is behind; -1 where that is not known."""
 
 
+def _check(answer: DescribeLogDirsResponse) -> None:
+    raise_error(answer, "cannot describe log directories, which needs DESCRIBE on the cluster")
+
+
 class LogDirAdmin(AdminBase):
     """Each broker is asked for its own."""
 
     async def log_dirs(self) -> dict[BrokerId, list[LogDir]]:
         """Every broker's log directories, with the size of each partition's log in them."""
         answers = await self._ask_every_broker(
-            ApiKey.DESCRIBE_LOG_DIRS, lambda version: DescribeLogDirsRequest(version=version, topics=None)
+            ApiKey.DESCRIBE_LOG_DIRS, lambda version: DescribeLogDirsRequest(version=version, topics=None), _check
         )
         return {broker: [_log_dir(each) for each in answer.results] for broker, answer in answers.items()}
 
@@ -68,7 +72,7 @@ class LogDirAdmin(AdminBase):
         found: dict[Replica, ReplicaLogDir] = {}
         for broker, wanted in asked.items():
             answer = await self._ask_broker(
-                broker, ApiKey.DESCRIBE_LOG_DIRS, partial(_describe_request, partitions=wanted)
+                broker, ApiKey.DESCRIBE_LOG_DIRS, partial(_describe_request, partitions=wanted), _check
             )
             places = _places(answer)
             found |= {Replica(tp, broker): places.get(tp, ReplicaLogDir()) for tp in wanted}

@@ -59,6 +59,11 @@ class CoordinatorKind(IntEnum):
     GROUP = 0
     TRANSACTION = 1
 
+    @property
+    def noun(self) -> str:
+        """What its key is."""
+        return "group" if self is CoordinatorKind.GROUP else "transactional id"
+
 
 def raise_error_code(answer: Response) -> None:
     """Raises ApiError where the answer as a whole has an error code."""
@@ -248,7 +253,7 @@ class Session:
         if known is not None and known in self.leaders.brokers:
             return known
         answer = await self._ask_any(ApiKey.FIND_COORDINATOR, lambda version: _find_request(version, kind, key), None)
-        broker, endpoint = _found_coordinator(answer)
+        broker, endpoint = _found_coordinator(answer, kind, key)
         if self.leaders.brokers.get(broker) != endpoint:
             self.leaders.brokers = {**self.leaders.brokers, broker: endpoint}
         self._coordinators[kind, key] = broker
@@ -395,9 +400,9 @@ def _find_request(version: int, kind: CoordinatorKind, key: str) -> FindCoordina
     return FindCoordinatorRequest(version=version, key_type=int(kind), key=key)
 
 
-def _found_coordinator(answer: FindCoordinatorResponse) -> tuple[BrokerId, Endpoint]:
+def _found_coordinator(answer: FindCoordinatorResponse, kind: CoordinatorKind, key: str) -> tuple[BrokerId, Endpoint]:
     found = answer.coordinators[0] if answer.coordinators else answer
     code = ErrorCode(found.error_code)
     if code is not ErrorCode.NONE:
-        raise ApiError(code, found.error_message or "no broker coordinates it")
+        raise ApiError(code, f"{kind.noun} {key!r}: {found.error_message or 'no broker coordinates it'}")
     return BrokerId(found.node_id), Endpoint(found.host, found.port)

@@ -53,6 +53,7 @@ from sparklog.errors import ApiError, SparklogError
 from sparklog.spark.batch.decisions import Decision, decide
 from sparklog.spark.batch.renewal import Renewal
 from sparklog.spark.batch.tasks import Look, Runner, SparkTasks, TaskFailed
+from sparklog.spark.failures import rights_named
 from sparklog.structs import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def run(spark: SparkSession, options: CompactOptions) -> Report:
 def run_on(runner: Callable[[str | None], Runner], options: CompactOptions) -> Report:
     """Compact once, with what runs tasks for the cluster of an id; ``parallelism`` is not 0. Raises as ``run``."""
     config = ClientConfig.from_properties(options.settings())
-    with Admin(config) as admin, ClusterMetadata(config) as cluster:
+    with rights_named("DESCRIBE and ALTER"), Admin(config) as admin, ClusterMetadata(config) as cluster:
         found = admin.describe_compaction(options.topics or None)
         due = _due(found, by_name=bool(options.topics))
         left = _left_alone(found, by_name=bool(options.topics))

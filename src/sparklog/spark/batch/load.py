@@ -47,6 +47,7 @@ from sparklog.record.compression import CompressionType
 from sparklog.spark.batch.sources import SEGMENTS, Source, fingerprint, fingerprint_of_files, rows_of
 from sparklog.spark.batch.stretches import Stretch, parquet_stretches, segment_stretches
 from sparklog.spark.batch.workers import run_in_workers
+from sparklog.spark.failures import rights_named
 from sparklog.structs import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ _FENCED = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
+_TO_ADOPT = "DESCRIBE on the cluster, to see where logs are, unless it is loaded via produce"
 Via = Literal["adopt", "produce"]
 
 
@@ -147,7 +149,7 @@ def run(spark: SparkSession, options: LoadOptions) -> Loaded:
     Raises DataSourceError for a source or a topic that does not suit, a name that stands for another load, a run that
     another has taken over; ApiError for what a broker refuses. Then nothing of it is visible.
     """
-    with Admin(options.settings()) as admin:
+    with rights_named("DESCRIBE_CONFIGS and WRITE", _TO_ADOPT), Admin(options.settings()) as admin:
         return _Load(spark, options, admin).run()
 
 

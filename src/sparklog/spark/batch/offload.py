@@ -20,6 +20,7 @@ from sparklog.clock import Clock, SystemClock
 from sparklog.errors import DataSourceError
 from sparklog.spark.batch.offload_groups import OffloadGroups
 from sparklog.spark.batch.workers import run_in_workers
+from sparklog.spark.failures import rights_named
 from sparklog.spark.lake.ages import Timestamps
 from sparklog.spark.lake.destination import Changed, Intake, Outcome, Overtaken, Refused, Target, Task, refuse
 from sparklog.spark.lake.progress import Progress
@@ -148,6 +149,10 @@ class Offload:
         was quicker, Changed where that happens again and again, DataSourceError for a place or a topic that does not
         suit and for records that are gone, ApiError for a topic that there is not, ConnectionFailed.
         """
+        with rights_named("READ"):
+            yield from self._commits()
+
+    def _commits(self) -> Iterator[Committed]:
         topic_ids = self._resolver.partitions()
         self._destination.prepare()
         now = self._now(topic_ids)

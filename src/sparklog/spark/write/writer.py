@@ -127,7 +127,7 @@ class Sink:
         from sparklog.spark.worker_gc import freeze_imports
         from sparklog.spark.write.attempt import write_at_least_once, write_prepared
 
-        with translated():
+        with translated("WRITE"):
             if task is None or not self._options.exactly_once:
                 written = TaskCommitMessage(write_at_least_once(self._options, batches))
             else:
@@ -152,7 +152,7 @@ class Sink:
             return
         is_whole = all(each is None or each.transaction or not each.rows for each in messages)
         topics = frozenset[tuple[str, uuid.UUID]]().union(*(each.topics for each in messages if each is not None))
-        with translated(), self.decider(scope, is_resumable=is_resumable) as decider:
+        with translated("WRITE"), self.decider(scope, is_resumable=is_resumable) as decider:
             decided = decider.commit(
                 batch, transactions, run, rows, is_whole=is_whole, topics=topics, target=self._options.target
             )
@@ -168,7 +168,7 @@ class Sink:
     def abort(self, scope: str, batch: int, messages: Messages, run: str, *, is_resumable: bool = True) -> None:
 
         if self._options.exactly_once:
-            with translated(), self.decider(scope, is_resumable=is_resumable) as decider:
+            with translated("WRITE"), self.decider(scope, is_resumable=is_resumable) as decider:
                 decider.abort(batch, _transactions_of(messages), run)
 
     def finish_abandoned(self) -> None:
