@@ -7,7 +7,7 @@ from log.samples import SMALL, batch_of, open_log, whole, write_cleaned
 
 from sparklog.errors import ApiError, CorruptRecord, SegmentsLeased
 from sparklog.log.extents import ExtentReader
-from sparklog.log.lease import Lease
+from sparklog.log.lease import PATIENCE_S, Lease
 from sparklog.record.batch import patch_header
 from sparklog.record.records import iter_batches
 from sparklog.testing.clock import ManualClock
@@ -129,6 +129,39 @@ def test_a_lease_that_is_ended_holds_nothing(log, clock):
     assert log.delete_old_segments(log.log_end_offset) == []
     lease.end()
     assert log.delete_old_segments(log.log_end_offset)
+
+
+def test_readers_who_lease_again_and_again_hold_retention_back_for_so_long_only(log, clock):
+    def lease_again():
+        return log.extents(0, log.log_end_offset, lease=Lease(clock.monotonic(), 30)).files
+
+    held_s = 0.0
+    while lease_again():
+        assert held_s <= PATIENCE_S
+        assert log.delete_old_segments(log.log_end_offset) == []
+        clock.advance(20)
+        held_s += 20
+    assert log.extents(0, log.log_end_offset).files, "it can be fetched until it goes"
+    assert log.delete_old_segments(log.log_end_offset) == []  # one that was granted before still runs
+    clock.advance(10)
+    assert log.delete_old_segments(log.log_end_offset)
+    assert log.log_start_offset == log.log_end_offset
+
+
+def test_what_retention_wants_no_more_is_leased_again(log, clock):
+    def lease_and_delete():
+        log.extents(0, log.log_end_offset, lease=Lease(clock.monotonic(), 30))
+        assert log.delete_old_segments(log.log_end_offset) == []
+
+    lease_and_delete()
+    clock.advance(PATIENCE_S - 10)
+    lease_and_delete()
+    clock.advance(10)
+    lease_and_delete()
+    again = Lease(clock.monotonic(), 30)
+    assert log.extents(0, log.log_end_offset, lease=again).files == []
+    assert log.delete_old_segments(log.log_end_offset, lambda *_: 0) == []
+    assert log.extents(0, log.log_end_offset, lease=again).files
 
 
 def test_leased_segments_are_not_replaced(log, clock):

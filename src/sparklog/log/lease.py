@@ -4,9 +4,17 @@ While a lease runs, the segments that it holds are neither renamed nor removed: 
 refused. It ends at its time, whatever becomes of the task. It holds back neither the deletion of the whole
 partition nor a truncation, by which a log follows its leader. A swap holds the segments that are to give way by a lease
 too: meanwhile they are not leased to anybody else.
+
+Readers that lease the same segments again and again cannot keep them for ever: once they have held back retention for
+``PATIENCE_S``, nobody else gets a lease on what it wants, and it goes when those that run have ended (``HeldBack``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+PATIENCE_S: Final = 600.0
 
 
 class Lease:
@@ -16,7 +24,7 @@ class Lease:
         self._granted = now
         self.until = now + duration
         self.is_of_swap = is_of_swap
-        """Whether a swap holds the segments by it, for as long as it is under way."""
+        """Whether a swap holds the segments by it, for as long as it is under way; or retention, before they go."""
 
     def hold(self, leases: list[Lease]) -> None:
         """Be one of a segment's ``leases``, in which it comes last, once.
@@ -48,3 +56,30 @@ def is_giving_way(leases: list[Lease]) -> bool:
 def is_leased(leases: list[Lease], now: float) -> bool:
     """Whether any of a segment's leases runs."""
     return any(lease.until > now for lease in leases)
+
+
+class HeldBack:
+    """How long leases have held back what retention wants of one log."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._last: Lease | None = None
+
+    def note(self, wanted: Iterable[list[Lease]], now: float) -> None:
+        """Retention wants these segments, by their leases, and one that runs keeps it from them."""
+        if self._since is None:
+            self._since = now
+        if now - self._since < PATIENCE_S:
+            return
+        if self._last is None:
+            self._last = Lease(now, 0.0, is_of_swap=True)
+        for leases in wanted:
+            if not is_giving_way(leases):
+                leases.append(self._last)
+
+    def end(self) -> None:
+        """Nothing is held back now."""
+        self._since = None
+        if self._last is not None:
+            self._last.end()
+            self._last = None

@@ -29,7 +29,7 @@ from sparklog.log.extents import Extents, find_extents
 from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
-from sparklog.log.lease import Lease, is_leased
+from sparklog.log.lease import HeldBack, Lease, is_leased
 from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
@@ -88,6 +88,7 @@ class Log:
         self.tp = tp
         self._config = config
         self._clock = clock
+        self._held_back = HeldBack()
         self._submit = submit
         self._draw = draw
         self.topic_id: UUID | None
@@ -612,7 +613,7 @@ class Log:
         this is asked again. Raises LogDirFailed where that is the first.
         """
         self._check_writable()
-        count = min(self._deletable(high_watermark, policies), self._unleased(), _DELETED_AT_ONCE)
+        count = min(self._let_go(self._deletable(high_watermark, policies)), _DELETED_AT_ONCE)
         if not count:
             return []
         if count == len(self._segments) and not self._is_rolled():
@@ -672,10 +673,15 @@ class Log:
             return False  # the others go, and make room for it
         return True
 
-    def _unleased(self) -> int:
-        """How many segments, from the front, are not leased."""
-        now = self._clock.monotonic()
-        return next((n for n, each in enumerate(self._segments) if is_leased(each.leases, now)), len(self._segments))
+    def _let_go(self, wanted: int) -> int:
+        """How many of the first ``wanted`` segments may go, as no reader has leased them."""
+        now, segments = self._clock.monotonic(), list(self._segments)[:wanted]
+        free = next((n for n, each in enumerate(segments) if is_leased(each.leases, now)), wanted)
+        if free < wanted:
+            self._held_back.note([each.leases for each in segments], now)
+        else:
+            self._held_back.end()
+        return free
 
     def segment_views(self) -> list[SegmentView]:
         """What retention is told of every segment, the active one last."""
