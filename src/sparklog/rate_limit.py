@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from sparklog.clock import Clock
 
 _INTERVAL_S = 10.0
-_IN_AN_INTERVAL = 100
+_IN_AN_INTERVAL = 1000
 
 
 class RateLimit:
@@ -47,7 +47,7 @@ class RateLimit:
 
 
 class RateLimitedLogger:
-    """Warnings that clients cause: of each kind a hundred in ten seconds, or as few as is said."""
+    """Warnings that clients cause: of each kind a thousand in ten seconds, or as few as is said."""
 
     def __init__(self, logger: logging.Logger, now: Callable[[], float]) -> None:
         self._logger = logger
