@@ -46,21 +46,19 @@ class _Sample:
 class Rate:
     """What was recorded a second. Costs the same however many samples there are."""
 
-    __slots__ = ("_current", "_least_span_s", "_samples", "_size_ms", "_total", "_windows")
+    __slots__ = ("_least_span_s", "_samples", "_total", "_windows")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        self._size_ms = windows.size_ms
         self._least_span_s = max((windows.samples - 1) * windows.size_ms, 1) / 1000
         self._samples: deque[_Sample] = deque()
-        self._current: _Sample | None = None
         self._total = 0.0
 
     def record(self, value: float, now_ms: int) -> None:
         """So much more, or less, was used now."""
-        current = self._current
-        if current is None or now_ms - current.start_ms >= self._size_ms:
-            current = self._begin(now_ms)
+        if not self._samples or now_ms - self._samples[-1].start_ms >= self._windows.size_ms:
+            self._begin(now_ms)
+        current = self._samples[-1]
         current.value += value
         current.last_ms = now_ms
         self._total += value
@@ -82,12 +80,10 @@ class Rate:
         missing -= elapsed_ms // size_ms
         return max(elapsed_ms + max(missing, 0) * size_ms, 1)
 
-    def _begin(self, now_ms: int) -> _Sample:
-        begun = self._current = _Sample(now_ms)
-        self._samples.append(begun)
+    def _begin(self, now_ms: int) -> None:
+        self._samples.append(_Sample(now_ms))
         if len(self._samples) > self._windows.samples + 1:
             self._drop()
-        return begun
 
     def _forget(self, now_ms: int) -> None:
         """Leave out what is too old; with nothing left a sample begins now."""
