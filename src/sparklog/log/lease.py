@@ -20,11 +20,11 @@ PATIENCE_S: Final = 600.0
 class Lease:
     """Time is on the monotonic clock, in seconds."""
 
-    def __init__(self, now: float, duration: float, *, is_of_swap: bool = False) -> None:
+    def __init__(self, now: float, duration: float, *, is_last: bool = False) -> None:
         self._granted = now
         self.until = now + duration
-        self.is_of_swap = is_of_swap
-        """Whether a swap holds the segments by it, for as long as it is under way; or retention, before they go."""
+        self.is_last = is_last
+        """Whether no lease may follow it, as of a swap that is under way, and of retention before the segments go."""
 
     def hold(self, leases: list[Lease]) -> None:
         """Be one of a segment's ``leases``, in which it comes last, once.
@@ -45,12 +45,12 @@ class Lease:
     def end(self) -> None:
         """End it before its time: the task has the files open, or needs them no more."""
         self.until = float("-inf")
-        self.is_of_swap = False
+        self.is_last = False
 
 
 def is_giving_way(leases: list[Lease]) -> bool:
     """Whether a swap holds the segment: its file is about to lose its name, or has lost it. No lease follows that."""
-    return bool(leases) and leases[-1].is_of_swap
+    return bool(leases) and leases[-1].is_last
 
 
 def is_leased(leases: list[Lease], now: float) -> bool:
@@ -72,7 +72,7 @@ class HeldBack:
         if now - self._since < PATIENCE_S:
             return
         if self._last is None:
-            self._last = Lease(now, 0.0, is_of_swap=True)
+            self._last = Lease(now, 0.0, is_last=True)
         for leases in wanted:
             if not is_giving_way(leases):
                 leases.append(self._last)

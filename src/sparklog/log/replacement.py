@@ -42,7 +42,7 @@ class Replacement:
         self._directory = directory
         self._config = config
         self._new = new
-        self._lease = Lease(now, float("inf"), is_of_swap=True)
+        self._lease = Lease(now, float("inf"), is_last=True)
         for segment in gone:
             self._lease.hold(segment.leases)
 
