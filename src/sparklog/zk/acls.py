@@ -9,17 +9,17 @@ entries is no znode.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.errors import MalformedZnode
 from sparklog.security.acl import znode
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import PatternType, ResourcePattern
+from sparklog.zk.altering import altered
 from sparklog.zk.client import OnChange, Stored, Told, ZkClient
 
 AclList = frozenset[AclEntry]
-_TRIES = 100
-"""Of one change. Each that fails is one that somebody else has made."""
 
 
 class Found(NamedTuple):
@@ -71,15 +71,9 @@ class AclStore:
         """
         path = znode.list_path(pattern)
         told = Told(f"{znode.CHANGES[pattern.type]}/{znode.CHANGE_PREFIX}", znode.encode_change(pattern))
-        self._zk.sync(path)
-        for _ in range(_TRIES):
-            found = self._zk.stored(path)
-            before = _decoded(path, found)
-            after = change(before)
-            data = znode.encode_list(after) if after else None
-            if after == before or self._zk.exchange(path, found, data, told):
-                return before
-        raise CoordinationError(f"the access control list of {pattern} changes all the time; try again")
+        what = f"the access control list of {pattern}"
+        before, _ = altered(self._zk, what, path, told, partial(_decoded, path), _encoded, change)
+        return before
 
     def changes(self, type_: PatternType, on_change: OnChange | None = None) -> list[int]:
         """The numbers of the changes told of lately, in order; each type of patterns has numbers of its own."""
@@ -103,3 +97,7 @@ class AclStore:
 
 def _decoded(path: str, found: Stored | None) -> AclList:
     return frozenset() if found is None else znode.decode_list(path, found.data)
+
+
+def _encoded(entries: AclList) -> bytes | None:
+    return znode.encode_list(entries) if entries else None

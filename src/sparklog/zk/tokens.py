@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
+from sparklog.errors import ApiError, ErrorCode, MalformedZnode
 from sparklog.security.acl.znode import is_storable
 from sparklog.security.delegation.token import DelegationToken
 from sparklog.security.principal import Principal
+from sparklog.zk.altering import altered
 from sparklog.zk.client import OnChange, Stored, Told, ZkClient
 from sparklog.zk.entities import desanitize, sanitize
 
@@ -26,8 +28,6 @@ CHANGES: Final = "/delegation_token/token_changes"
 CHANGE_PREFIX: Final = "token_change_"
 _VERSION = 3
 _FIRST_WITH_REQUESTER = 3
-_TRIES = 100
-"""Of one change. Each that fails is one that somebody else has made."""
 _MOST_BYTES = 1 << 19
 """Of a token with its renewers; ZooKeeper hangs up on who sends 1 MiB."""
 
@@ -75,14 +75,9 @@ class TokenStore:
         """
         path = token_path(token_id)
         told = Told(f"{CHANGES}/{CHANGE_PREFIX}", token_id.encode())
-        self._zk.sync(path)
-        for _ in range(_TRIES):
-            found = self._zk.stored(path)
-            before = _decoded(token_id, found)
-            after = change(before)
-            if after == before or self._zk.exchange(path, found, None if after is None else encode(after), told):
-                return after
-        raise CoordinationError(f"delegation token {token_id} changes all the time; try again")
+        what = f"delegation token {token_id}"
+        _, after = altered(self._zk, what, path, told, partial(_decoded, token_id), _encoded, change)
+        return after
 
     def changes(self, on_change: OnChange | None = None) -> list[int]:
         """The numbers of the changes told of lately, in order."""
@@ -149,6 +144,10 @@ def decode(token_id: str, data: bytes) -> DelegationToken:
 
 def _decoded(token_id: str, found: Stored | None) -> DelegationToken | None:
     return None if found is None else decode(token_id, found.data)
+
+
+def _encoded(token: DelegationToken | None) -> bytes | None:
+    return None if token is None else encode(token)
 
 
 def _principal(text: str) -> Principal:
