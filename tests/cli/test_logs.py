@@ -14,24 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "conf" / "logging.toml"
 CLEANER = "sparklog.replica.cleaning"
 
 
-@pytest.fixture
-def as_before():
-    """What a test sets up is gone after it."""
-    loggers = [logging.getLogger(name) for name in (None, CLEANER, "kazoo")]
-    before, factory = (
-        [(each.handlers[:], each.level, each.propagate) for each in loggers],
-        logging.getLogRecordFactory(),
-    )
-    yield
-    logging.setLogRecordFactory(factory)
-    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        for added in set(each.handlers) - set(handlers):
-            added.close()
-        each.handlers[:], each.propagate = handlers, propagate
-        each.setLevel(level)
-
-
-@pytest.mark.usefixtures("as_before")
+@pytest.mark.usefixtures("logging_as_before")
 def test_the_example_gives_the_cleaner_a_file_of_its_own(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     begin_to_log(EXAMPLE)
@@ -43,7 +26,7 @@ def test_the_example_gives_the_cleaner_a_file_of_its_own(tmp_path, monkeypatch, 
     assert "users-0" not in said
 
 
-@pytest.mark.usefixtures("as_before")
+@pytest.mark.usefixtures("logging_as_before")
 def test_a_name_makes_up_no_line_and_no_colours(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     begin_to_log(EXAMPLE)
@@ -54,7 +37,7 @@ def test_a_name_makes_up_no_line_and_no_colours(tmp_path, monkeypatch, capfd):
     assert line.endswith(r"closing a\nERROR sparklog all is lost\x1b[31m\u2028: häßlich")
 
 
-@pytest.mark.usefixtures("as_before")
+@pytest.mark.usefixtures("logging_as_before")
 def test_loggers_that_are_there_already_go_on(tmp_path):
     early = logging.getLogger("sparklog.test_logs")
     (tmp_path / "logging.toml").write_text('[handlers.null]\nclass = "logging.NullHandler"\n')
@@ -74,7 +57,7 @@ def test_loggers_that_are_there_already_go_on(tmp_path):
         ("root = 7", "logging.toml: "),
     ],
 )
-@pytest.mark.usefixtures("as_before")
+@pytest.mark.usefixtures("logging_as_before")
 def test_a_file_that_is_none_is_named(tmp_path, text, said):
     path = tmp_path / "logging.toml"
     if text is not None:

@@ -21,6 +21,7 @@ from sparklog.spark.schema import source_schema
 _CODE = re.compile(r"\bSPARKLOG_[A-Z_]+\b")
 _PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 _IMPATIENT = {"kafka.default.api.timeout.ms": "1"}
+_PATIENT = {"kafka.default.api.timeout.ms": "60000"}  # for answers that say it all: nothing is asked again
 
 
 @pytest.fixture
@@ -84,15 +85,14 @@ def test_a_host_that_there_is_not():
 
 def test_a_listener_of_tls_hangs_up(listener):
     alert = b"\x15\x03\x03\x00\x02\x02\x50"
-    error = _refused(listener(alert))
+    error = _refused(listener(alert), **_PATIENT)
     assert error.error_code == "SPARKLOG_NOT_A_BROKER"
     assert "TLS" in str(error), str(error)
     assert "security.protocol" in str(error), str(error)
 
 
 def test_a_web_server_is_no_broker(listener):
-    patient = {"kafka.default.api.timeout.ms": "60000"}  # its answer says it all: nothing is tried again
-    error = _refused(listener(b"HTTP/1.1 400 Bad Request\r\n\r\n"), **patient)
+    error = _refused(listener(b"HTTP/1.1 400 Bad Request\r\n\r\n"), **_PATIENT)
     assert error.error_code == "SPARKLOG_NOT_A_BROKER"
 
 

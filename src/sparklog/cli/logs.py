@@ -11,6 +11,7 @@ import logging
 import logging.config
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from sparklog.errors import ConfigError
 
@@ -27,20 +28,24 @@ class _OneLine(logging.LogRecord):
 
 def begin_to_log(settings: Path | None) -> None:
     """Raises ConfigError for a file that is none of that kind."""
+    wanted = None if settings is None else _read(settings)
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     logging.setLogRecordFactory(_OneLine)
-    if settings is None:
+    if wanted is None:
         logging.basicConfig(level=logging.INFO, format=_FORMAT)
         return
-    try:
-        with settings.open("rb") as file:
-            wanted = tomllib.load(file)
-    except OSError as error:
-        raise ConfigError(f"cannot read {settings}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{settings} is not TOML: {error}") from error
     try:
         logging.config.dictConfig({"version": 1, "disable_existing_loggers": False} | wanted)
     except (ValueError, TypeError, AttributeError, ImportError, OSError) as error:
         cause = f": {error.__cause__}" if error.__cause__ else ""
         raise ConfigError(f"{settings}: {error}{cause}") from error
+
+
+def _read(settings: Path) -> dict[str, Any]:
+    try:
+        with settings.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"cannot read {settings}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{settings} is not TOML: {error}") from error

@@ -56,11 +56,11 @@ class CleanerStats:
                 raise ValueError(f"{str(number)[:40]!r} cannot be the {str(name)[:40]!r} of a cleaning")
         return cls(**told)
 
-    def summary(self, name: str, worker: int) -> str:
-        """Kafka's summary of a cleaning, in its words."""
+    def summary(self, name: str, worker: int) -> tuple[str, ...]:
+        """The lines of Kafka's summary of a cleaning, in its words."""
         clean_seconds = max(self.seconds - self.index_seconds, 0.0)
         index_share, clean_share = _share(self.index_seconds, self.seconds), _share(clean_seconds, self.seconds)
-        lines = (
+        return (
             f"Log cleaner thread {worker} cleaned log {name} "
             f"(dirty section = [{self.first_offset}, {self.end_offset}])",
             f"{_mb(self.bytes_read)} MB of log processed in {self.seconds:,.1f} seconds"
@@ -75,7 +75,6 @@ class CleanerStats:
             f"{100 - _share(self.bytes_written, self.bytes_read):.1f}% size reduction"
             f" ({100 - _share(self.messages_written, self.messages_read):.1f}% fewer messages)",
         )
-        return "\n\t" + "\n\t".join(lines)
 
 
 def _is_possible(number: object, kind: type | None) -> bool:

@@ -550,7 +550,8 @@ class LogCleaner:
         self._succeeded(tp, stats, self.threads)
 
     def _succeeded(self, tp: TopicPartition, stats: CleanerStats, number: int) -> None:
-        _logger.info("%s", stats.summary(str(tp), number))
+        for line in stats.summary(str(tp), number):
+            _logger.info("%s", line)
         if stats.invalid_messages:
             _logger.warning("%s: %d records without a key were dropped", tp, stats.invalid_messages)
         self._postponed.pop(tp, None)

@@ -188,6 +188,7 @@ def test_a_damaged_log_is_marked_until_it_is_sound_again(run, tmp_path, chroot, 
         written = (tmp_path / "log-cleaner.log").read_text()
     assert "Cleaning log users-0 (" in written
     assert "Log cleaner thread 0 cleaned log users-0 (dirty section = [0, " in written
+    assert "\\n" not in written
     assert "cleaned log" not in broker.output()
 
 
