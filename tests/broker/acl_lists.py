@@ -5,6 +5,8 @@ from collections.abc import Generator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
+from broker.fake_notifications import FakeNotifications
+
 from sparklog.broker.acls import Acls
 from sparklog.broker.context import ApiRequest
 from sparklog.errors import CoordinationError, MalformedZnode
@@ -27,13 +29,10 @@ class FakeStore:
     def __init__(self):
         self.lists = {}
         self.malformed = set()
-        self.told = {type_: {} for type_ in SPECIFIC}
-        self.next_number = dict.fromkeys(SPECIFIC, 0)
-        self.watches = {}
         self.failures = 0
-        self.session_id = 1
         self.readings = 0
-        self.kept_ms = {}
+        self.told = {type_: FakeNotifications(self._speak) for type_ in SPECIFIC}
+        self.changes = tuple(self.told.values())
 
     def _speak(self):
         if self.failures:
@@ -62,31 +61,9 @@ class FakeStore:
             self.tell(pattern, *after)
         return before
 
-    def changes(self, type_, on_change):
-        self._speak()
-        self.watches[type_] = on_change
-        return sorted(self.told[type_])
-
-    def changed(self, type_, number):
-        self._speak()
-        found = self.told[type_].get(number)
-        if found == "malformed":
-            raise MalformedZnode("znode does not tell of a change")
-        return found
-
-    def forget_changes(self, type_, kept_ms):
-        self.kept_ms[type_] = kept_ms
-
     def tell(self, pattern, *entries, lost=False):
         self.lists[pattern] = frozenset(entries)
-        self.notify(pattern.type, pattern, lost=lost)
-
-    def notify(self, type_, what, *, lost=False):
-        self.told[type_][self.next_number[type_]] = what
-        self.next_number[type_] += 1
-        watch = self.watches.pop(type_, None)
-        if watch and not lost:
-            watch()
+        self.told[pattern.type].tell(pattern, lost=lost)
 
 
 async def at_once(call, *args):

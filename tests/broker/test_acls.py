@@ -51,7 +51,7 @@ def test_what_others_change_is_in_force_here(store, pattern, lost):
         store.tell(pattern, lost=lost)
         await until(lambda: not may(acls))
         assert store.readings == 1
-        await until(lambda: store.kept_ms.get(pattern.type) == 900_000)
+        await until(lambda: store.told[pattern.type].kept_ms == 900_000)
 
     run(test, store)
 
@@ -78,7 +78,7 @@ def test_lists_that_were_there_before_the_start_are_in_force(store):
 def test_all_is_read_again_where_a_number_is_missing(store):
     async def test(acls):
         store.lists[LITERAL] = frozenset({GRANT})
-        store.next_number[PatternType.LITERAL] += 1  # told of and forgotten while this broker was away
+        store.told[PatternType.LITERAL].next_number += 1  # told of and forgotten while this broker was away
         store.tell(PREFIXED._replace(type=PatternType.LITERAL), GRANT)
         await until(lambda: may(acls))
         assert store.readings == 2
@@ -88,11 +88,11 @@ def test_all_is_read_again_where_a_number_is_missing(store):
 
 def test_all_is_read_again_where_numbers_begin_anew(store):
     for _ in range(3):
-        store.notify(PatternType.LITERAL, LITERAL)
+        store.told[PatternType.LITERAL].tell(LITERAL)
 
     async def test(acls):
-        store.told[PatternType.LITERAL].clear()
-        store.next_number[PatternType.LITERAL] = 0
+        store.told[PatternType.LITERAL].told.clear()
+        store.told[PatternType.LITERAL].next_number = 0
         store.tell(LITERAL, GRANT)
         await until(lambda: may(acls))
         store.tell(LITERAL)
@@ -103,7 +103,7 @@ def test_all_is_read_again_where_numbers_begin_anew(store):
 
 
 def test_a_number_that_a_stranger_chose_hides_no_change(store):
-    store.told[PatternType.LITERAL][(1 << 31) - 1] = LITERAL
+    store.told[PatternType.LITERAL].told[(1 << 31) - 1] = LITERAL
 
     async def test(acls):
         store.tell(LITERAL, GRANT)
@@ -115,14 +115,14 @@ def test_a_number_that_a_stranger_chose_hides_no_change(store):
 
 
 def test_notifications_that_were_all_purged_are_no_reason_to_read_again(store):
-    store.notify(PatternType.LITERAL, LITERAL)
+    store.told[PatternType.LITERAL].tell(LITERAL)
 
     async def test(acls):
-        store.told[PatternType.LITERAL].clear()
-        looks = store.watches
+        store.told[PatternType.LITERAL].told.clear()
+        last = store.changes[-1]
         for _ in range(5):
-            looks.clear()
-            await until(lambda: PatternType.PREFIXED in looks)
+            last.watch = None
+            await until(lambda: last.watch)
         assert store.readings == 1
 
     run(test, store)
@@ -134,7 +134,7 @@ def test_all_is_read_again_in_another_session_and_until_then_what_was_known_hold
     async def test(acls):
         store.failures = 3
         store.lists[LITERAL] = frozenset()
-        store.session_id = 2
+        store.changes[0].session_id = 2
         assert may(acls)
         await until(lambda: not may(acls))
         assert store.failures == 0
@@ -146,7 +146,7 @@ def test_all_is_read_again_in_another_session_and_until_then_what_was_known_hold
 def test_a_notification_that_cannot_be_read_means_that_any_list_may_be_another(store):
     async def test(acls):
         store.lists[LITERAL] = frozenset({GRANT})
-        store.notify(PatternType.LITERAL, "malformed")
+        store.told[PatternType.LITERAL].tell("malformed")
         await until(lambda: may(acls))
 
     run(test, store)
@@ -157,9 +157,9 @@ def test_a_list_that_cannot_be_read_any_more_stays_as_it_was(store, caplog):
         store.tell(LITERAL, GRANT)
         await until(lambda: may(acls))
         store.malformed.add(LITERAL)
-        store.notify(PatternType.LITERAL, LITERAL)
+        store.told[PatternType.LITERAL].tell(LITERAL)
         await until(lambda: "what it said before stays in force" in caplog.text)
-        store.session_id = 2
+        store.changes[0].session_id = 2
         await until(lambda: store.readings == 2)
         assert may(acls)
         with pytest.raises(MalformedZnode):

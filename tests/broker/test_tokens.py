@@ -61,7 +61,7 @@ def test_what_others_change_is_in_force_here(lost):
         store.tell("a", None, lost=lost)
         await until(lambda: not tokens.stands("a"))
         assert store.readings == 1
-        await until(lambda: store.kept_ms == 900_000)
+        await until(lambda: store.changes.kept_ms == 900_000)
 
     run(test, store)
 
@@ -161,7 +161,7 @@ def test_all_is_read_again_where_a_number_is_missing():
 
     async def test(tokens):
         store.tokens["a"] = OF_ALICE
-        store.next_number += 1  # told of and forgotten while this broker was away
+        store.changes.next_number += 1  # told of and forgotten while this broker was away
         store.tell("b", OF_BOB)
         await until(lambda: tokens.stands("a") and tokens.stands("b"))
         assert store.readings == 2
@@ -174,7 +174,7 @@ def test_all_is_read_again_in_another_session_and_until_then_what_was_known_hold
 
     async def test(tokens):
         store.failures = 1 << 30
-        store.session_id = 2
+        store.changes.session_id = 2
         store.tokens = {"b": OF_BOB}
         with pytest.raises(CoordinationError):
             await tokens.create(ALICE, ALICE, [], -1)
@@ -192,7 +192,7 @@ def test_nobody_comes_by_what_cannot_be_read(caplog):
     async def test(tokens):
         assert not tokens.stands("b")
         store.malformed.add("a")
-        store.notify("a")
+        store.changes.tell("a")
         await until(lambda: not tokens.stands("a"))
         assert "znode of a" in caplog.text
         assert "znode of b" in caplog.text

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from broker.acl_lists import at_once
+from broker.fake_notifications import FakeNotifications
 
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.tokens import DelegationTokens
@@ -32,13 +33,9 @@ class FakeStore:
     def __init__(self, *tokens):
         self.tokens = {each.id: each for each in tokens}
         self.malformed = set()
-        self.told = {}
-        self.next_number = 0
-        self.watch = None
         self.failures = 0
-        self.session_id = 1
         self.readings = 0
-        self.kept_ms = None
+        self.changes = FakeNotifications(self._speak)
 
     def _speak(self):
         if self.failures:
@@ -67,29 +64,11 @@ class FakeStore:
             self.tell(token_id, after)
         return after
 
-    def changes(self, on_change):
-        self._speak()
-        self.watch = on_change
-        return sorted(self.told)
-
-    def changed(self, number):
-        return self.told.get(number)
-
-    def forget_changes(self, kept_ms):
-        self.kept_ms = kept_ms
-
     def tell(self, token_id, token, *, lost=False):
         self.tokens.pop(token_id, None)
         if token is not None:
             self.tokens[token_id] = token
-        self.notify(token_id, lost=lost)
-
-    def notify(self, token_id, *, lost=False):
-        self.told[self.next_number] = token_id
-        self.next_number += 1
-        watch, self.watch = self.watch, None
-        if watch and not lost:
-            watch()
+        self.changes.tell(token_id, lost=lost)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import pytest
 from sparklog.errors import MalformedZnode
 from sparklog.security.access import Operation, ResourceType
 from sparklog.security.acl.entry import AclEntry
-from sparklog.security.acl.pattern import PatternType, ResourcePattern
+from sparklog.security.acl.pattern import SPECIFIC, PatternType, ResourcePattern
 from sparklog.testing.eventually import eventually
 from sparklog.testing.zookeeper import CuttingProxy
 from sparklog.zk.acls import AclStore
@@ -50,6 +50,10 @@ def store(zk):
     return store
 
 
+def folder(store, type_):
+    return dict(zip(SPECIFIC, store.changes, strict=True))[type_]
+
+
 def test_the_tree_is_the_one_that_kafka_makes(store, zk):
     types = ["Cluster", "DelegationToken", "Group", "Topic", "TransactionalId", "User"]
     assert zk.names("/kafka-acl") == zk.names("/kafka-acl-extended/prefixed") == types
@@ -59,7 +63,7 @@ def test_the_tree_is_the_one_that_kafka_makes(store, zk):
 @pytest.mark.parametrize("pattern", [LITERAL, PREFIXED], ids=str)
 def test_a_list_comes_changes_and_goes_and_each_is_told_of(store, pattern):
     told = threading.Event()
-    assert store.changes(pattern.type, told.set) == []
+    assert folder(store, pattern.type).numbers(told.set) == []
     assert store.change(pattern, entries("a").union) == frozenset()
     assert told.wait(60)
     assert store.change(pattern, entries("b").union) == entries("a")
@@ -67,16 +71,16 @@ def test_a_list_comes_changes_and_goes_and_each_is_told_of(store, pattern):
     assert store.change(pattern, lambda _: frozenset()) == entries("a", "b")
     assert store.read(pattern) == frozenset()
     assert store.read_all() == ({}, {})
-    numbers = store.changes(pattern.type)
-    assert [store.changed(pattern.type, each) for each in numbers] == [pattern] * 3
-    assert store.changed(pattern.type, 99) is None
+    numbers = folder(store, pattern.type).numbers()
+    assert [folder(store, pattern.type).name(each) for each in numbers] == [pattern] * 3
+    assert folder(store, pattern.type).name(99) is None
 
 
 def test_what_changes_nothing_is_not_told_of(store):
     store.change(LITERAL, entries("a").union)
     assert store.change(LITERAL, entries("a").union) == entries("a")
     assert store.change(PREFIXED, lambda before: before - entries("a")) == frozenset()
-    assert (store.changes(PatternType.LITERAL), store.changes(PatternType.PREFIXED)) == ([0], [])
+    assert (folder(store, PatternType.LITERAL).numbers(), folder(store, PatternType.PREFIXED).numbers()) == ([0], [])
 
 
 def test_two_administrators_lose_nothing_of_each_other(store, connect):
@@ -97,7 +101,7 @@ def test_two_administrators_lose_nothing_of_each_other(store, connect):
         each.join()
     left = entries(*(start + each for start in (0, 100, 200) for each in range(1, 12, 2)))
     eventually(lambda: store.read(LITERAL) == left)
-    assert len(store.changes(PatternType.LITERAL)) == 3 * (12 + 6)
+    assert len(folder(store, PatternType.LITERAL).numbers()) == 3 * (12 + 6)
 
 
 def test_a_change_whose_answer_was_lost_is_made_once(store, chroot, zookeeper, connect):
@@ -107,7 +111,7 @@ def test_a_change_whose_answer_was_lost_is_made_once(store, chroot, zookeeper, c
         assert own.guarded(AclStore(own).change, LITERAL, entries("a").union) == frozenset()
         assert proxy.cuts == 1
     assert store.read(LITERAL) == entries("a")
-    assert store.changes(PatternType.LITERAL) == [0]
+    assert folder(store, PatternType.LITERAL).numbers() == [0]
 
 
 def test_a_list_that_cannot_be_read_is_kept_apart_and_not_written_over(store, zk):
@@ -125,7 +129,7 @@ def test_a_list_that_cannot_be_read_is_kept_apart_and_not_written_over(store, zk
 def test_notifications_are_kept_for_a_while(store):
     for name in "ab":
         store.change(LITERAL, entries(name).union)
-    store.forget_changes(PatternType.LITERAL, 60_000)
-    assert store.changes(PatternType.LITERAL) == [0, 1]
-    store.forget_changes(PatternType.LITERAL, -1)
-    assert store.changes(PatternType.LITERAL) == []
+    folder(store, PatternType.LITERAL).forget(60_000)
+    assert folder(store, PatternType.LITERAL).numbers() == [0, 1]
+    folder(store, PatternType.LITERAL).forget(-1)
+    assert folder(store, PatternType.LITERAL).numbers() == []

@@ -17,11 +17,11 @@ from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.eventually import eventually
 from sparklog.zk import znodes
 from sparklog.zk.client import Office, Session, ZkClient
+from sparklog.zk.notifications import config_changes
 from sparklog.zk.znodes import (
     BrokerInfo,
     PartitionState,
     TopicAssignment,
-    config_change_path,
     delete_topic_path,
     topic_config_path,
     topic_entity,
@@ -561,23 +561,23 @@ def test_a_lost_connection_is_found_again(connect, zookeeper):
 
 def test_a_changed_setting_is_kept_with_the_others_and_told_of(zk):
     fired = queue.Queue()
-    assert zk.config_changes(lambda: fired.put("told")) == []
+    assert config_changes(zk).numbers(lambda: fired.put("told")) == []
     zk.change_config("topics/t", lambda stored: stored | {"a": "1"})
     assert fired.get(timeout=60) == "told"
     zk.change_config("topics/t", lambda stored: stored | {"b": "2"})
     zk.change_config("brokers/<default>", lambda stored: {})
     assert zk.config("topics/t") == zk.topic_config("t") == {"a": "1", "b": "2"}
     assert zk.config("brokers/<default>") == zk.config("brokers/7") == {}
-    numbers = zk.config_changes()
-    assert [zk.changed_entity(number) for number in numbers] == ["topics/t", "topics/t", "brokers/<default>"]
-    zk.forget_config_changes(kept_ms=3_600_000)
-    assert zk.config_changes() == numbers
-    zk.forget_config_changes(kept_ms=-1)
-    assert (zk.config_changes(), zk.changed_entity(numbers[0])) == ([], None)
+    numbers = config_changes(zk).numbers()
+    assert [config_changes(zk).name(number) for number in numbers] == ["topics/t", "topics/t", "brokers/<default>"]
+    config_changes(zk).forget(3_600_000)
+    assert config_changes(zk).numbers() == numbers
+    config_changes(zk).forget(-1)
+    assert (config_changes(zk).numbers(), config_changes(zk).name(numbers[0])) == ([], None)
     zk.change_config("topics/t", lambda stored: stored)
-    assert zk.config_changes() == [numbers[-1] + 1]
-    zk.forget_config_changes(kept_ms=-1)
-    zk.forget_config_changes(kept_ms=-1)  # there is none
+    assert config_changes(zk).numbers() == [numbers[-1] + 1]
+    config_changes(zk).forget(-1)
+    config_changes(zk).forget(-1)  # there is none
 
 
 def test_settings_of_users_clients_and_addresses_are_read_together(zk):
@@ -601,9 +601,12 @@ def test_a_change_of_some_settings_leaves_those_of_others_and_tells_of_itself(zk
     zk.change_entity_config("users/a", {"x": None, "z": "3", "none": None})
     assert zk.config("users/a") == {"y": "2", "z": "3"}
     assert json.loads(zk.data("/config/users/a")) == {"version": 1, "config": {"y": "2", "z": "3"}}
-    numbers = zk.config_changes()
+    numbers = config_changes(zk).numbers()
     assert len(numbers) == 2
-    assert json.loads(zk.data(config_change_path(numbers[1]))) == {"version": 2, "entity_path": "users/a"}
+    assert json.loads(zk.data(f"/config/changes/config_change_{numbers[1]:010d}")) == {
+        "version": 2,
+        "entity_path": "users/a",
+    }
 
 
 def test_administrators_of_one_user_do_not_lose_each_others_settings(connect):
@@ -633,9 +636,9 @@ def test_an_entity_without_settings_goes_with_what_stood_there_for_it_alone(zk):
     zk.change_entity_config("users/b/clients/c", {"x": "1"})
     zk.change_entity_config("users/b/clients/c", {"x": None})
     assert (zk.names("/config/users"), zk.names("/config/users/b")) == (["b"], [])
-    numbers = zk.config_changes()
+    numbers = config_changes(zk).numbers()
     zk.change_entity_config("users/none", {"x": None})
-    assert zk.config_changes() == numbers
+    assert config_changes(zk).numbers() == numbers
     assert len(numbers) == 7
 
 
@@ -650,10 +653,10 @@ def test_what_strangers_put_beside_what_was_told_does_no_harm(zk):
         zk._client.create(f"/config/changes/{name}")
     zk._client.create("/config/changes/config_change_2147483647")
     zk.change_config("topics/t", lambda stored: stored)
-    numbers = zk.config_changes()
+    numbers = config_changes(zk).numbers()
     assert len(numbers) == 2
-    zk.forget_config_changes(kept_ms=-1)
-    assert zk.config_changes() == []
+    config_changes(zk).forget(-1)
+    assert config_changes(zk).numbers() == []
 
 
 def test_a_path_that_cannot_be_is_malformed(zk):
@@ -661,7 +664,7 @@ def test_a_path_that_cannot_be_is_malformed(zk):
         told = znodes.encode_config_change(entity)
         path = zk._client.create("/config/changes/config_change_", told, sequence=True)
         with pytest.raises(MalformedZnode):
-            zk.changed_entity(int(path[-10:]))
+            config_changes(zk).name(int(path[-10:]))
 
 
 def test_a_znode_that_is_anothers_is_one_that_cannot_be_read(zk):
@@ -672,7 +675,7 @@ def test_a_znode_that_is_anothers_is_one_that_cannot_be_read(zk):
     zk.change_config("users/bob", lambda stored: {"a": "1"})
     for read in (
         lambda: zk.config("users/alice"),
-        lambda: zk.changed_entity(0),
+        lambda: config_changes(zk).name(0),
         lambda: zk.stored("/kafka-acl/Topic/t"),
     ):
         with pytest.raises(MalformedZnode, match="another's"):
@@ -686,14 +689,14 @@ def test_a_znode_that_is_anothers_is_one_that_cannot_be_read(zk):
 def test_what_was_told_of_settings_ages_by_zookeepers_clock_alone(zk, monkeypatch):
     for _ in range(4):
         zk.change_config("topics/t", lambda stored: stored)
-    numbers = zk.config_changes()
+    numbers = config_changes(zk).numbers()
     told_ms = dict(
-        zip(map(config_change_path, numbers), (5000, 10, 11, 1011), strict=True)
+        zip((f"/config/changes/config_change_{each:010d}" for each in numbers), (5000, 10, 11, 1011), strict=True)
     )  # in 1970, and set back once
     exists = zk._client.exists
     monkeypatch.setattr(zk._client, "exists", lambda path: exists(path)._replace(ctime=told_ms[path]))
-    zk.forget_config_changes(kept_ms=1000)
-    assert zk.config_changes() == [numbers[0], *numbers[2:]]
+    config_changes(zk).forget(1000)
+    assert config_changes(zk).numbers() == [numbers[0], *numbers[2:]]
 
 
 @pytest.mark.parametrize("there_before", [True, False])
@@ -711,7 +714,7 @@ def test_a_setting_changed_by_another_meanwhile_is_not_lost(connect, there_befor
 
     one.change_config("topics/t", change)
     assert one.config("topics/t") == ({"a": "1"} if there_before else {}) | {"theirs": "2", "ours": "3"}
-    numbers = one.config_changes()
+    numbers = config_changes(one).numbers()
     assert numbers == [*range(len(numbers))], "a number that is missing would mean a change that was missed"
 
 
@@ -721,7 +724,7 @@ def test_a_change_that_is_refused_leaves_no_trace(zk):
 
     with pytest.raises(CoordinationError):
         zk.change_config("topics/t", refuse)
-    assert (zk.config("topics/t"), zk.config_changes()) == ({}, [])
+    assert (zk.config("topics/t"), config_changes(zk).numbers()) == ({}, [])
 
 
 def test_partitions_are_added_beside_all_else_that_the_topic_has(zk):

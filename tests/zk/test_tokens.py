@@ -93,7 +93,7 @@ def store(zk):
 def test_a_token_comes_changes_and_goes_and_each_is_told_of(store, zk):
     assert store.read("id-1") is None
     told = queue.Queue()
-    assert store.changes(lambda: told.put(1)) == []
+    assert store.changes.numbers(lambda: told.put(1)) == []
     assert store.change("id-1", lambda _: TOKEN) == TOKEN
     told.get(timeout=60)
     assert zk.data(f"{TOKENS}/id-1") == encode(TOKEN)
@@ -103,9 +103,9 @@ def test_a_token_comes_changes_and_goes_and_each_is_told_of(store, zk):
     assert store.change("id-1", lambda found: found) == later
     assert store.change("id-1", lambda _: None) is None
     assert store.read("id-1") is None
-    assert store.changes() == [0, 1, 2]
-    assert {store.changed(number) for number in (0, 1, 2)} == {"id-1"}
-    assert store.changed(7) is None
+    assert store.changes.numbers() == [0, 1, 2]
+    assert {store.changes.name(number) for number in (0, 1, 2)} == {"id-1"}
+    assert store.changes.name(7) is None
 
 
 @pytest.mark.integration
@@ -145,13 +145,15 @@ def test_what_strangers_say_has_changed_is_no_token(store, zk):
     paths = [zk._client.create(f"{CHANGES}/token_change_", each, sequence=True) for each in said]
     others = [make_acl("ip", "192.0.2.1", all=True)]
     paths.append(zk._client.create(f"{CHANGES}/token_change_", b"id-1", others, sequence=True))
-    assert [store.changed(int(each[-10:])) for each in paths] == [None] * len(paths)
+    for each in paths:
+        with pytest.raises(MalformedZnode):
+            store.changes.name(int(each[-10:]))
 
 
 @pytest.mark.integration
 def test_changes_are_forgotten_when_they_are_old(store):
     for number in range(3):
         store.change("id-1", lambda _, number=number: replace(TOKEN, expires_ms=number))
-    store.forget_changes(60_000)
-    assert len(store.changes()) == 3
-    eventually(lambda: store.forget_changes(-1) or store.changes() == [])
+    store.changes.forget(60_000)
+    assert len(store.changes.numbers()) == 3
+    eventually(lambda: store.changes.forget(-1) or store.changes.numbers() == [])

@@ -8,6 +8,7 @@ import pytest
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.security.sasl.scram_credential import ScramCredential, ScramMechanism
 from sparklog.zk.client import ZkClient
+from sparklog.zk.notifications import config_changes
 from sparklog.zk.users import delete_password, iterations_of, scram_users, set_password
 
 pytestmark = pytest.mark.integration
@@ -29,8 +30,8 @@ def test_the_first_administrator_comes_before_any_broker(zk):
     for mechanism in ScramMechanism:
         kept = ScramCredential.parse(stored["config"][mechanism.title])
         assert kept == ScramCredential.of_password(mechanism, "secret", salt=kept.salt)
-    (number,) = zk.config_changes()
-    assert zk.changed_entity(number) == "users/ad%20min"
+    (number,) = config_changes(zk).numbers()
+    assert config_changes(zk).name(number) == "users/ad%20min"
 
 
 def test_users_come_and_go_beside_their_other_settings(zk):

@@ -1,9 +1,8 @@
 """The access control lists of this broker: read from ZooKeeper at the start, followed and changed from then on.
 
-The authorizer answers from a snapshot in memory. Every broker reads the notifications of changes in the order of their
-numbers, and takes over the lists that they name; a lost watch costs seconds. All lists are read again where that is not
-enough: when there is another session than before, when a number is missing, when numbers begin anew, and when a
-notification cannot be read. Until that has succeeded, what was known last is in force.
+The authorizer answers from a snapshot in memory. Every broker takes over the lists that notifications name, or reads
+all lists again (``broker.following``); a lost watch costs seconds. Until that has succeeded, what was known last is in
+force.
 
 A list that cannot be read allows nothing new: what it said before stays in force, and where nothing was known of it,
 it denies everything to everybody but super users. It is named in the log.
@@ -16,16 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from sparklog.broker.following import Following, Notifications
+from sparklog.broker.following import Following, NamedChanges, RunZk
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import MalformedZnode
 from sparklog.security.acl.authorizer import AclAuthorizer
 from sparklog.security.acl.entry import DENY_EVERYBODY, AclEntry
-from sparklog.security.acl.pattern import SPECIFIC, PatternType, ResourcePattern
+from sparklog.security.acl.pattern import ResourcePattern
 from sparklog.security.acl.snapshot import AclSnapshot
 from sparklog.security.audit import AuditLog
 from sparklog.security.principal import parse_super_users
@@ -33,12 +31,10 @@ from sparklog.zk.acls import AclStore, Found
 from sparklog.zk.client import ZkClient
 
 _logger = logging.getLogger(__name__)
-_KEPT_MS = 15 * 60 * 1000
-"""Kafka 3.9, ``ZkNodeChangeNotificationListener``; by ZooKeeper's clock alone."""
 _SEALED = frozenset({DENY_EVERYBODY})
 
 
-def configured(config: BrokerConfig, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]], clock: Clock) -> Acls | None:
+def configured(config: BrokerConfig, zk: ZkClient, run_zk: RunZk, clock: Clock) -> Acls | None:
     """The lists by which a broker decides; None where it has no authorizer, and everybody may do everything."""
     if not config.authorizer_class_name:
         return None
@@ -52,16 +48,13 @@ def configured(config: BrokerConfig, zk: ZkClient, run_zk: Callable[..., Awaitab
 class Acls:
     """``authorizer`` always decides by the lists in force here."""
 
-    def __init__(
-        self, authorizer: AclAuthorizer, audit: AuditLog, store: AclStore, run_zk: Callable[..., Awaitable[Any]]
-    ) -> None:
+    def __init__(self, authorizer: AclAuthorizer, audit: AuditLog, store: AclStore, run_zk: RunZk) -> None:
         self.authorizer = authorizer
         self.audit = audit
         self._store = store
         self._run_zk = run_zk
         self._following = Following(self._catch_up, "access control lists", _logger)
-        self._notifications = {type_: Notifications() for type_ in SPECIFIC}
-        self._session_id = 0
+        self._changes = NamedChanges(store.changes, self._take_over, run_zk, self._following)
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -72,7 +65,7 @@ class Acls:
     async def load(self) -> None:
         """Read all lists; what changes after this call began will be followed. Raises CoordinationError."""
         await self._run_zk(self._store.ensure_tree)
-        await self._read_all()
+        await self._changes.read_all(self._read_all)
 
     def follow(self) -> None:
         """Take over what changes, from now on."""
@@ -94,48 +87,14 @@ class Acls:
         return before
 
     async def _catch_up(self) -> None:
-        for type_ in SPECIFIC:
-            fresh = await self._fresh(type_)
-            if fresh is None:
-                _logger.info("all access control lists are read again")
-                await self._read_all()
-                return
-            for number in fresh:
-                pattern = await self._changed(type_, number)
-                if pattern is None:
-                    await self._read_all()
-                    return
-                await self._take_over(pattern)
-                self._notifications[type_].take(number)
-            if fresh:
-                await self._run_zk(self._store.forget_changes, type_, _KEPT_MS)
-
-    async def _fresh(self, type_: PatternType) -> list[int] | None:
-        """The changes that were not taken over yet; None where it is not certain that these are all."""
-        numbers = await self._run_zk(self._store.changes, type_, self._following.on_change)
-        return self._notifications[type_].fresh(numbers) if self._store.session_id == self._session_id else None
-
-    async def _changed(self, type_: PatternType, number: int) -> ResourcePattern | None:
-        """Which list changed; None where that cannot be told any more."""
-        try:
-            pattern: ResourcePattern | None = await self._run_zk(self._store.changed, type_, number)
-            return pattern
-        except MalformedZnode as error:
-            _logger.error("%s; all lists are read again", error)
-            return None
+        await self._changes.catch_up(self._read_all)
 
     async def _read_all(self) -> None:
-        session_id = self._store.session_id
-        seen = {}
-        for type_ in SPECIFIC:
-            numbers = await self._run_zk(self._store.changes, type_, self._following.on_change)
-            seen[type_] = Notifications(numbers)
         async with self._one_at_a_time:
             found, snapshot = await self._run_zk(self._read)
             for pattern, entries in self._kept(found.malformed).items():
                 snapshot = snapshot.with_list(pattern, entries)
             self.authorizer.snapshot = snapshot
-        self._notifications, self._session_id = seen, session_id
 
     def _read(self) -> tuple[Found, AclSnapshot]:
         """On the thread that waits for ZooKeeper: of many lists a snapshot takes a while to make."""

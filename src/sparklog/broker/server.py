@@ -79,6 +79,7 @@ from sparklog.security.principal_builder import principal_builder
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
+from sparklog.zk.notifications import config_changes
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
@@ -196,7 +197,7 @@ class Broker:
         self._steps[_Step.ZOOKEEPER] = self._close_zookeeper
         await self.run_zk(self._zk.ensure_tree)
         cluster_id = await self.run_zk(self._zk.cluster_id)
-        self._settings = Settings(config, self._zk, self.run_zk)
+        self._settings = Settings(config, self._zk, config_changes(self._zk), self.run_zk)
         self._steps[_Step.SETTINGS] = self._settings.close
         await self._settings.load()
         self._acls = acls.configured(config, self._zk, self.run_zk, self._clock)

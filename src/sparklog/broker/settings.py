@@ -1,12 +1,9 @@
 """Settings that change while this broker runs: read from ZooKeeper at the start, followed from then on.
 
-A broker that changes settings writes them, then a notification under ``/config/changes``; every broker reads the
-notifications in the order of their numbers and takes over what they name. A lost watch costs seconds: the numbers tell
-what was missed. Where one is missing, for this broker was away for longer than it was kept, all settings are read
-again; ZooKeeper leaves no number out. A znode that is malformed is named in the log and keeps no other from being taken
-over; what it said before stays in force. At the start there is no before: a broker whose own settings are malformed
-does not start. Notifications are kept for a quarter of an hour (Kafka 3.9,
-``ZkNodeChangeNotificationListener``), but by ZooKeeper's clock alone: no broker's says how old one is.
+A broker that changes settings writes them, then a notification under ``/config/changes``; every broker takes over what
+notifications name, or reads all settings again (``broker.following``). A lost watch costs seconds. A znode that is
+malformed is named in the log and keeps no other from being taken over; what it said before stays in force. At the start
+there is no before: a broker whose own settings are malformed does not start.
 
 Two rules keep older settings from coming back over newer ones. What changes is taken over by one at a time, for a
 request and a notification may tell of two changes at once: what is read last is in force last. And a partition that was
@@ -21,12 +18,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
-from sparklog.broker.following import Following, Notifications
+from sparklog.broker.following import ChangeFolder, Following, NamedChanges, RunZk
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.dynamic import Layers
 from sparklog.config.topic import TopicConfig, parse_stored
@@ -37,7 +33,6 @@ from sparklog.zk.entities import ENTITY_KINDS
 from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
 _logger = logging.getLogger(__name__)
-_KEPT_MS = 15 * 60 * 1000
 
 OnEntity = Callable[[str, Mapping[str, str]], None]
 """Told the path of an entity (``zk.entities``) and all its settings of now, none where it is gone; on the loop."""
@@ -46,7 +41,7 @@ OnEntity = Callable[[str, Mapping[str, str]], None]
 class Settings:
     """``layers`` is always current; a topic's settings are set on its logs."""
 
-    def __init__(self, config: BrokerConfig, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, config: BrokerConfig, zk: ZkClient, changes: ChangeFolder[str], run_zk: RunZk) -> None:
         self.layers = Layers(config)
         self._zk = zk
         self._run_zk = run_zk
@@ -57,7 +52,7 @@ class Settings:
         self._on_topic_change: Callable[[str | None], None] = lambda _: None
         self.changes_taken_over = 0
         """Counts them; settings that were read under another count may be old."""
-        self._notifications = Notifications()
+        self._changes = NamedChanges((changes,), self.take_over, run_zk, self._following)
         self._doubted: set[str] = set()
         self._entities: dict[str, Mapping[str, str]] = {}
         self._on_entities: list[OnEntity] = []
@@ -82,7 +77,9 @@ class Settings:
 
     async def load(self) -> None:
         """Read the broker's own settings; what changes after this call began will be followed."""
-        self._notifications = Notifications(await self._run_zk(self._zk.config_changes, self._following.on_change))
+        await self._changes.read_all(self._read_all)
+
+    async def _read_all(self) -> None:
         await self._read_broker()
         await self._read_cluster()
         await self._read_entities()
@@ -147,27 +144,10 @@ class Settings:
         self._following.look()
 
     async def _catch_up(self) -> None:
-        numbers = await self._run_zk(self._zk.config_changes, self._following.on_change)
-        fresh = self._notifications.fresh(numbers)
-        if fresh is None:
-            await self._take_over_all()
-            self._notifications = Notifications(numbers)
-        for number in fresh or ():
-            entity = await self._changed_entity(number)
-            await (self._take_over_all() if entity is None else self.take_over(entity))
-            self._notifications.take(number)
-        if fresh != []:
-            await self._run_zk(self._zk.forget_config_changes, _KEPT_MS)
+        await self._changes.catch_up(self._take_over_all)
         for topic in tuple(self._doubted):
             await self.take_over(topic_entity(topic))
             self._doubted.discard(topic)
-
-    async def _changed_entity(self, number: int) -> str | None:
-        """Whose settings changed; None where that cannot be told any more: it may be anybody's."""
-        with _leaving_out_what_is_malformed():
-            entity: str | None = await self._run_zk(self._zk.changed_entity, number)
-            return entity
-        return None
 
     async def _take_over_all(self) -> None:
         async with self._one_at_a_time:
@@ -197,10 +177,9 @@ class Settings:
         elif entity.startswith(topic_entity("")):
             self._on_topic_change(entity.removeprefix(topic_entity("")))
         self.changes_taken_over += 1  # in one turn with the look at what is here: what comes later sees the count
-        for topic in self._replicas.topics():
-            if concerns_all or topic_entity(topic) == entity:
-                with _leaving_out_what_is_malformed():
-                    self._replicas.configure(topic, await self.topic(topic))
+        concerned = [each for each in self._replicas.topics() if concerns_all or topic_entity(each) == entity]
+        for topic, config in (await self.topics(concerned)).items():
+            self._replicas.configure(topic, config)
 
 
 @contextmanager

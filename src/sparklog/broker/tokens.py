@@ -1,9 +1,7 @@
 """The delegation tokens of the cluster, as this broker knows them: read from ZooKeeper at the start, followed since.
 
-An authentication is answered from memory. Every broker reads the notifications of changes in the order of their
-numbers, and takes over the tokens that they name. All tokens are read again where that is not enough: when there is
-another session than before, when a number is missing, and when numbers begin anew. Until then what was known last
-holds.
+An authentication is answered from memory. Every broker takes over the tokens that notifications name, or reads all
+tokens again (``broker.following``). Until that has succeeded, what was known last holds.
 
 What is asked of a token, and is changed, is judged by what ZooKeeper holds at that moment; a change that was made here
 is in force here before its request is answered. Who renews a token that this broker has not heard of yet has it looked
@@ -16,11 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection
 from uuid import uuid4
 
-from sparklog.broker.following import Following, Notifications
+from sparklog.broker.following import Following, NamedChanges, RunZk
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode
@@ -35,16 +32,12 @@ from sparklog.zk.client import ZkClient
 from sparklog.zk.tokens import TokenStore
 
 _logger = logging.getLogger(__name__)
-_KEPT_MS = 15 * 60 * 1000
-"""Kafka 3.9, ``ZkNodeChangeNotificationListener``; by ZooKeeper's clock alone."""
 
 Rule = Callable[[DelegationToken, Principal, int, int], DelegationToken | None]
 """``TokenRules.renewed`` or ``TokenRules.ended``."""
 
 
-def configured(
-    config: BrokerConfig, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]], clock: Clock
-) -> DelegationTokens | None:
+def configured(config: BrokerConfig, zk: ZkClient, run_zk: RunZk, clock: Clock) -> DelegationTokens | None:
     """The tokens; None where the broker has no key, and there are none."""
     if not config.delegation_token_secret_key:
         return None
@@ -55,9 +48,7 @@ def configured(
 class DelegationTokens:
     """``find`` and ``stands`` answer from memory."""
 
-    def __init__(
-        self, key: TokenKey, rules: TokenRules, store: TokenStore, run_zk: Callable[..., Awaitable[Any]], clock: Clock
-    ) -> None:
+    def __init__(self, key: TokenKey, rules: TokenRules, store: TokenStore, run_zk: RunZk, clock: Clock) -> None:
         self.key = key
         self.rules = rules
         self.audit = AuditLog(clock.monotonic)
@@ -70,15 +61,14 @@ class DelegationTokens:
         """By the traces of their HMACs."""
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
         """Those that were needed yet, by id and mechanism."""
-        self._notifications = Notifications()
-        self._session_id = 0
+        self._changes = NamedChanges((store.changes,), self._take_over, run_zk, self._following)
         self._one_at_a_time = asyncio.Lock()
         self._catching_up = asyncio.Lock()
 
     async def load(self) -> None:
         """Read all tokens; what changes after this call began will be followed. Raises CoordinationError."""
         await self._run_zk(self._store.ensure_tree)
-        await self._read_all()
+        await self._changes.read_all(self._read_all)
 
     def follow(self) -> None:
         """Take over what changes, from now on."""
@@ -164,28 +154,9 @@ class DelegationTokens:
 
     async def _catch_up(self) -> None:
         async with self._catching_up:
-            await self._take_over_changes()
-
-    async def _take_over_changes(self) -> None:
-        numbers = await self._run_zk(self._store.changes, self._following.on_change)
-        fresh = self._notifications.fresh(numbers) if self._store.session_id == self._session_id else None
-        if fresh is None:
-            _logger.info("all delegation tokens are read again")
-            await self._read_all()
-            return
-        for number in fresh:
-            token_id = await self._run_zk(self._store.changed, number)
-            if token_id is None:
-                await self._read_all()
-                return
-            await self._take_over(token_id)
-            self._notifications.take(number)
-        if fresh:
-            await self._run_zk(self._store.forget_changes, _KEPT_MS)
+            await self._changes.catch_up(self._read_all)
 
     async def _read_all(self) -> None:
-        session_id = self._store.session_id
-        numbers = await self._run_zk(self._store.changes, self._following.on_change)
         async with self._one_at_a_time:
             found = await self._run_zk(self._store.read_all)
             for error in found.malformed.values():
@@ -194,7 +165,6 @@ class DelegationTokens:
                 self._forget(token_id)
             for token in found.tokens.values():
                 self._put(token)
-        self._notifications, self._session_id = Notifications(numbers), session_id
 
     async def _take_over(self, token_id: str) -> None:
         async with self._one_at_a_time:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from sparklog.errors import MalformedZnode
 from sparklog.security.acl import znode
 from sparklog.security.acl.entry import AclEntry
-from sparklog.security.acl.pattern import PatternType, ResourcePattern
+from sparklog.security.acl.pattern import SPECIFIC, PatternType, ResourcePattern
 from sparklog.zk.altering import altered
-from sparklog.zk.client import OnChange, Stored, Told, ZkClient
+from sparklog.zk.client import Stored, Told, ZkClient
+from sparklog.zk.notifications import NotificationFolder
 
 AclList = frozenset[AclEntry]
 
@@ -34,6 +35,8 @@ class AclStore:
 
     def __init__(self, zk: ZkClient) -> None:
         self._zk = zk
+        self.changes = tuple(_changes(zk, type_) for type_ in SPECIFIC)
+        """Which lists changed; each type of patterns has a folder of its own."""
 
     def ensure_tree(self) -> None:
         """Make the folders that Kafka's tools expect."""
@@ -75,24 +78,9 @@ class AclStore:
         before, _ = altered(self._zk, what, path, told, partial(_decoded, path), _encoded, change)
         return before
 
-    def changes(self, type_: PatternType, on_change: OnChange | None = None) -> list[int]:
-        """The numbers of the changes told of lately, in order; each type of patterns has numbers of its own."""
-        return self._zk.numbers(znode.CHANGES[type_], znode.CHANGE_PREFIX, on_change)
 
-    def changed(self, type_: PatternType, number: int) -> ResourcePattern | None:
-        """Which list changed; None if it is forgotten already. Raises MalformedZnode."""
-        path = znode.change_path(type_, number)
-        found = self._zk.stored(path)
-        return None if found is None else znode.decode_change(path, type_, found.data)
-
-    def forget_changes(self, type_: PatternType, kept_ms: int) -> None:
-        """Remove what was told more than ``kept_ms`` before the newest."""
-        self._zk.forget_older(znode.CHANGES[type_], znode.CHANGE_PREFIX, kept_ms)
-
-    @property
-    def session_id(self) -> int:
-        """The session that there is now; 0 when there is none."""
-        return self._zk.session_id
+def _changes(zk: ZkClient, type_: PatternType) -> NotificationFolder[ResourcePattern]:
+    return NotificationFolder(zk, znode.CHANGES[type_], znode.CHANGE_PREFIX, partial(znode.decode_change, type_))
 
 
 def _decoded(path: str, found: Stored | None) -> AclList:

@@ -459,8 +459,10 @@ class ZkClient:
         asked = [(topic, self._client.get_async(znodes.topic_config_path(topic))) for topic in topics]
         found = dict[str, dict[str, str]]()
         for topic, answer in asked:
+            path = znodes.topic_config_path(topic)
             try:
-                found[topic] = znodes.decode_config(znodes.topic_config_path(topic), answer.get()[0])
+                with _readable(path):
+                    found[topic] = znodes.decode_config(path, answer.get()[0])
             except NoNodeError:
                 found[topic] = {}
             except MalformedZnode as error:
@@ -688,20 +690,6 @@ class ZkClient:
         """Whether the znode of an entity is needed no more, when it has these settings."""
         has_defaults_elsewhere = entity.partition("/")[0] in ENTITY_KINDS
         return has_defaults_elsewhere and not properties and not self.names(znodes.config_path(entity))
-
-    def config_changes(self, on_change: OnChange | None = None) -> list[int]:
-        """The numbers of the changes told of lately, in order."""
-        return self.numbers(znodes.CONFIG_CHANGES, znodes.CONFIG_CHANGE_PREFIX, on_change)
-
-    def changed_entity(self, number: int) -> str | None:
-        """Whose settings changed; None if it is forgotten already."""
-        path = znodes.config_change_path(number)
-        node = self._read(path)
-        return None if node is None else znodes.decode_config_change(path, node[0])
-
-    def forget_config_changes(self, kept_ms: int) -> None:
-        """Remove what was told more than ``kept_ms`` before the newest; ZooKeeper's clock has stamped both."""
-        self.forget_older(znodes.CONFIG_CHANGES, znodes.CONFIG_CHANGE_PREFIX, kept_ms)
 
     # partition states
 

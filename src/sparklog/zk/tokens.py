@@ -20,8 +20,9 @@ from sparklog.security.acl.znode import is_storable
 from sparklog.security.delegation.token import DelegationToken
 from sparklog.security.principal import Principal
 from sparklog.zk.altering import altered
-from sparklog.zk.client import OnChange, Stored, Told, ZkClient
+from sparklog.zk.client import Stored, Told, ZkClient
 from sparklog.zk.entities import desanitize, sanitize
+from sparklog.zk.notifications import NotificationFolder
 
 TOKENS: Final = "/delegation_token/tokens"
 CHANGES: Final = "/delegation_token/token_changes"
@@ -44,6 +45,8 @@ class TokenStore:
 
     def __init__(self, zk: ZkClient) -> None:
         self._zk = zk
+        self.changes = NotificationFolder(zk, CHANGES, CHANGE_PREFIX, _decode_change)
+        """Which tokens changed, by their ids."""
 
     def ensure_tree(self) -> None:
         """Make the folders that Kafka makes."""
@@ -78,28 +81,6 @@ class TokenStore:
         what = f"delegation token {token_id}"
         _, after = altered(self._zk, what, path, told, partial(_decoded, token_id), _encoded, change)
         return after
-
-    def changes(self, on_change: OnChange | None = None) -> list[int]:
-        """The numbers of the changes told of lately, in order."""
-        return self._zk.numbers(CHANGES, CHANGE_PREFIX, on_change)
-
-    def changed(self, number: int) -> str | None:
-        """Which token changed, by its id; None where that cannot be told any more."""
-        try:
-            found = self._zk.stored(f"{CHANGES}/{CHANGE_PREFIX}{number:010d}")
-        except MalformedZnode:
-            return None
-        token_id = "" if found is None else found.data.decode(errors="replace")
-        return token_id if is_storable(token_id) else None
-
-    def forget_changes(self, kept_ms: int) -> None:
-        """Remove what was told more than ``kept_ms`` before the newest."""
-        self._zk.forget_older(CHANGES, CHANGE_PREFIX, kept_ms)
-
-    @property
-    def session_id(self) -> int:
-        """The session that there is now; 0 when there is none."""
-        return self._zk.session_id
 
 
 def token_path(token_id: str) -> str:
@@ -148,6 +129,13 @@ def _decoded(token_id: str, found: Stored | None) -> DelegationToken | None:
 
 def _encoded(token: DelegationToken | None) -> bytes | None:
     return None if token is None else encode(token)
+
+
+def _decode_change(path: str, data: bytes) -> str:
+    token_id = data.decode(errors="replace")
+    if not is_storable(token_id):
+        raise MalformedZnode(f"znode {path} does not tell of a change of a delegation token")
+    return token_id
 
 
 def _principal(text: str) -> Principal:

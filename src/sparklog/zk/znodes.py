@@ -446,10 +446,6 @@ def topic_config_path(topic: str) -> str:
     return config_path(topic_entity(topic))
 
 
-def config_change_path(sequence: int) -> str:
-    return f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}{sequence:010d}"
-
-
 def encode_config_change(entity: str) -> bytes:
     return _json({"version": 2, "entity_path": entity})
 

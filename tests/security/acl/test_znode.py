@@ -95,8 +95,8 @@ def test_what_is_not_understood_as_a_whole_is_malformed(data):
 def test_random_bytes_are_malformed_or_a_list(data):
     for decode in (
         lambda: znode.decode_list("/p", data),
-        lambda: znode.decode_change("/p", LITERAL, data),
-        lambda: znode.decode_change("/p", PREFIXED, data),
+        lambda: znode.decode_change(LITERAL, "/p", data),
+        lambda: znode.decode_change(PREFIXED, "/p", data),
     ):
         with suppress(MalformedZnode):
             decode()
@@ -110,7 +110,7 @@ def test_a_change_of_a_list_that_no_znode_can_hold_is_malformed(name):
         (PREFIXED, json.dumps({**prefixed, "resourceType": "TOPIC", "name": name}).encode()),
     ):
         with pytest.raises(MalformedZnode):
-            znode.decode_change("/p", type_, data)
+            znode.decode_change(type_, "/p", data)
 
 
 def test_a_change_is_told_of_as_kafka_does():
@@ -118,7 +118,7 @@ def test_a_change_is_told_of_as_kafka_does():
     assert znode.encode_change(literal) == b"TOPIC:a:b"
     assert znode.encode_change(prefixed) == (b'{"version":1,"resourceType":"USER","name":"x","patternType":"PREFIXED"}')
     for pattern in (literal, prefixed):
-        assert znode.decode_change("/p", pattern.type, znode.encode_change(pattern)) == pattern
+        assert znode.decode_change(pattern.type, "/p", znode.encode_change(pattern)) == pattern
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_change_is_told_of_as_kafka_does():
 )
 def test_a_change_that_is_not_understood_is_malformed(type_, data):
     with pytest.raises(MalformedZnode, match="/p"):
-        znode.decode_change("/p", type_, data)
+        znode.decode_change(type_, "/p", data)
 
 
 def test_other_folders_than_those_of_types_are_left_alone():

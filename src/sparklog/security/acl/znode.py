@@ -91,10 +91,6 @@ def checked_principal(text: str) -> str:
     return text
 
 
-def change_path(type_: PatternType, number: int) -> str:
-    return f"{CHANGES[type_]}/{CHANGE_PREFIX}{number:010d}"
-
-
 def encode_change(pattern: ResourcePattern) -> bytes:
     """What tells other brokers that the list of ``pattern`` is another one now."""
     if pattern.type is PatternType.LITERAL:
@@ -109,7 +105,7 @@ def encode_change(pattern: ResourcePattern) -> bytes:
     )
 
 
-def decode_change(path: str, type_: PatternType, data: bytes) -> ResourcePattern:
+def decode_change(type_: PatternType, path: str, data: bytes) -> ResourcePattern:
     """Raises MalformedZnode."""
     try:
         return _storable(_literal_change(data) if type_ is PatternType.LITERAL else _extended_change(data))
