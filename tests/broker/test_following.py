@@ -4,8 +4,8 @@ import asyncio
 import logging
 
 import pytest
-from broker.acl_lists import at_once
 from broker.fake_notifications import FakeNotifications
+from broker.security.acl_lists import at_once
 
 from sparklog.broker.following import Following, NamedChanges, Notifications
 

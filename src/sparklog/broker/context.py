@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sparklog.broker.acls import Acls
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
@@ -18,8 +17,9 @@ from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.preparation import Preparation
 from sparklog.broker.replication.fetchers import Fetchers
 from sparklog.broker.replication.isr_changes import IsrChanges
+from sparklog.broker.security.acls import Acls
+from sparklog.broker.security.tokens import DelegationTokens
 from sparklog.broker.settings import Settings
-from sparklog.broker.tokens import DelegationTokens
 from sparklog.broker.topics import TopicMaker
 from sparklog.broker.txn.coordinators import TransactionCoordinators
 from sparklog.broker.txn.entry import TransactionEntry

@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from sparklog.broker import acls, tokens
-from sparklog.broker.authenticating import Gates
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
@@ -42,6 +40,8 @@ from sparklog.broker.replication.departure import hand_over
 from sparklog.broker.replication.fetchers import Fetchers
 from sparklog.broker.replication.isr_changes import IsrChanges
 from sparklog.broker.retention import RetentionRounds
+from sparklog.broker.security import acls, tokens
+from sparklog.broker.security.authenticating import Gates
 from sparklog.broker.settings import Settings
 from sparklog.broker.strays import why_stray
 from sparklog.broker.topics import TopicMaker

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from broker.acl_lists import ALICE, FakeStore, asked
+from broker.security.acl_lists import ALICE, FakeStore, asked
 
 from sparklog.broker.apis import delete_acls
 from sparklog.errors import ErrorCode

@@ -1,7 +1,7 @@
 """DescribeAcls: what a filter finds, for who may ask."""
 
 import pytest
-from broker.acl_lists import ALICE, FakeStore, asked
+from broker.security.acl_lists import ALICE, FakeStore, asked
 
 from sparklog.broker.apis import describe_acls
 from sparklog.errors import ErrorCode

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from broker.token_store import ALICE, BOB, CAROL, KEY, OF_ALICE, FakeStore, asked, caller
+from broker.security.token_store import ALICE, BOB, CAROL, KEY, OF_ALICE, FakeStore, asked, caller
 
 from sparklog.broker.apis import describe_delegation_token
 from sparklog.errors import ErrorCode

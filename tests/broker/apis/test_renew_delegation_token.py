@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from broker.token_store import BOB, CAROL, KEY, NOW_MS, OF_ALICE, FakeStore, asked, caller
+from broker.security.token_store import BOB, CAROL, KEY, NOW_MS, OF_ALICE, FakeStore, asked, caller
 
 from sparklog.broker.apis import renew_delegation_token
 from sparklog.errors import ErrorCode

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from sparklog.broker.authorization import Rights, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, refusal
 from sparklog.broker.holdings import slices
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 
-from sparklog.broker.authorization import check, is_open
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check, is_open
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.adoption import Adoption, AppendAdoption, Offer
 from sparklog.log.origin import Verification

@@ -6,8 +6,8 @@ themselves, from the same znode, conditional on its version: nobody gets a block
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.broker.txn.producer_ids import BLOCK_SIZE
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.controller.isr_change import UNKNOWN_EPOCH, IsrChange
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse

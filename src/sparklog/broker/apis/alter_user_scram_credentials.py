@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse

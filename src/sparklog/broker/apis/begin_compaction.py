@@ -9,8 +9,8 @@ come back as lapsed.
 from __future__ import annotations
 
 from sparklog.broker.apis.describe_compaction import NOT_COMPACTED
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import BeginCompactionRequest, BeginCompactionResponse

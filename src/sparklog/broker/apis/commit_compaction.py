@@ -11,8 +11,8 @@ import json
 from enum import IntEnum
 from typing import Any
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.compaction.process import CleaningFailed
 from sparklog.compaction.rewriting import CleanedGroup
 from sparklog.compaction.stats import CleanerStats

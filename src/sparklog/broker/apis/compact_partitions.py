@@ -11,8 +11,8 @@ import asyncio
 from typing import NamedTuple
 
 from sparklog.broker.apis.describe_compaction import NOT_COMPACTED
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CompactPartitionsRequest, CompactPartitionsResponse

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from sparklog.broker.authorization import Rights, authorized_operations, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.permissions import Allowed
+from sparklog.broker.handling.authorization import Rights, authorized_operations, refusal
+from sparklog.broker.handling.permissions import Allowed
 from sparklog.errors import ErrorCode
 from sparklog.group.consumer.assignment import NONE, Partitions, by_topic
 from sparklog.group.consumer.group import ConsumerGroup

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from sparklog.broker.authorization import Rights, check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, check
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.consumer.assignment import Partitions, TopicIdPartition, by_topic
 from sparklog.group.consumer.requests import ConsumerHeartbeat

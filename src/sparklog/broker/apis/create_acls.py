@@ -6,9 +6,9 @@ added.
 
 from __future__ import annotations
 
-from sparklog.broker.acl_requests import changed, lists_for
-from sparklog.broker.acls import Acls
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.acl_requests import changed, lists_for
+from sparklog.broker.security.acls import Acls
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.acls import read_binding
 from sparklog.protocol.api_key import ApiKey

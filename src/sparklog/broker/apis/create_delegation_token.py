@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.token_requests import NEVER, check_connection, enabled, told
+from sparklog.broker.handling.authorization import check
+from sparklog.broker.handling.token_requests import NEVER, check_connection, enabled, told
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sparklog.broker.authorization import check
 from sparklog.broker.client_quotas import Changes
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.permissions import check_state_is_kept
+from sparklog.broker.handling.authorization import check
+from sparklog.broker.handling.permissions import check_state_is_kept
 from sparklog.broker.topics import cannot_hold, check_replication_factor
 from sparklog.controller.assignment import assign_replicas, check_partition_count
 from sparklog.controller.reassignment import in_progress

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sparklog.broker.authorization import Rights, creation_rights
 from sparklog.broker.client_quotas import Changes
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, creation_rights
 from sparklog.broker.topics import metric_name
 from sparklog.config.definition import definitions
 from sparklog.config.topic import TopicConfig

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparklog.broker.acl_requests import changed, lists_for
-from sparklog.broker.acls import Acls
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.acl_requests import changed, lists_for
+from sparklog.broker.security.acls import Acls
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.acls import read_filter

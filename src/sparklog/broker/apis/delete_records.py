@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.errors import ApiError, ErrorCode, LogDirFailed
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.client_quotas import Changes
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.permissions import check_state_is_kept
+from sparklog.broker.handling.authorization import refusal
+from sparklog.broker.handling.permissions import check_state_is_kept
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse

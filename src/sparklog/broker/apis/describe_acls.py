@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparklog.broker.acl_requests import lists_for
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.acl_requests import lists_for
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.acls import read_filter
 from sparklog.protocol.api_key import ApiKey

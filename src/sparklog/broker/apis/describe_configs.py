@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sparklog.broker.config_alteration import BROKER, TOPIC, check_settings
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.config_alteration import BROKER, TOPIC, check_settings
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import ConfigType, Definition, definitions
 from sparklog.config.dynamic import DYNAMIC_DEFINITIONS, TOPIC_DEFINITIONS, Source, Synonym

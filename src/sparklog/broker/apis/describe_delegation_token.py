@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.token_requests import check_connection, enabled
-from sparklog.broker.tokens import DelegationTokens
+from sparklog.broker.handling.token_requests import check_connection, enabled
+from sparklog.broker.security.tokens import DelegationTokens
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse

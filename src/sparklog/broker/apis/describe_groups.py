@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from sparklog.broker.authorization import authorized_operations, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.permissions import Allowed
+from sparklog.broker.handling.authorization import authorized_operations, refusal
+from sparklog.broker.handling.permissions import Allowed
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import Group, GroupState, Member
 from sparklog.protocol.api_key import ApiKey

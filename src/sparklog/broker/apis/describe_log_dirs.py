@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.errors import ErrorCode
 from sparklog.log.directories.usage import DirectoryUse, LogUse
 from sparklog.protocol.api_key import ApiKey

@@ -6,8 +6,8 @@ describes it as often as it is named; clients look for partitions by name and nu
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.protocol.api_key import ApiKey

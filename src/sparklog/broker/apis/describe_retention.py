@@ -6,8 +6,8 @@ policies give up nothing. Other partitions are left out.
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import Described
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Described
 from sparklog.cluster.offload_group import group_of
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey

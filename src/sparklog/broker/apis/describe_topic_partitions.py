@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from contextlib import suppress
 
-from sparklog.broker.authorization import Rights, authorized_operations, bits_of
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, authorized_operations, bits_of
+from sparklog.broker.handling.permissions import Allowed
 from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
-from sparklog.broker.permissions import Allowed
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey

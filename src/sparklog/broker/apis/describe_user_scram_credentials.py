@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse

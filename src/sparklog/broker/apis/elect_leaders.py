@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import elect_unclean, prefer
 from sparklog.errors import ApiError, ErrorCode

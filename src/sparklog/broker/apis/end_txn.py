@@ -5,8 +5,8 @@ From version 5 on every end raises the producer's epoch, and the answer says who
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import EndTxnRequest, EndTxnResponse

@@ -8,8 +8,8 @@ else. What is told of a replica is told when it is done. Keys are never logged.
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.compaction.erased_keys import MOST_BYTES, digest_of
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey

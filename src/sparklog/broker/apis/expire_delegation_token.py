@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.token_requests import NEVER, check_connection, enabled, told
+from sparklog.broker.handling.token_requests import NEVER, check_connection, enabled, told
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse

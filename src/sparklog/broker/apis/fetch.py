@@ -30,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from uuid import UUID
 
-from sparklog.broker.authorization import Rights, is_open, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.fetch_sessions import Fetch, FetchAnswer, Rest
+from sparklog.broker.handling.authorization import Rights, is_open, refusal
 from sparklog.clock import monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.segments import MOST_ABORTED, LogPosition

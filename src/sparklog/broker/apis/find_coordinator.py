@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from sparklog.broker.authorization import REFUSALS, Rights
 from sparklog.broker.context import ApiRequest, BrokerContext, KeyType
+from sparklog.broker.handling.authorization import REFUSALS, Rights
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.requests import MemberIdentity
 from sparklog.protocol.api_key import ApiKey

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from sparklog.broker.config_alteration import Resource, altered
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.config_alteration import Resource, altered
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from sparklog.protocol.slices import Steps

@@ -5,8 +5,8 @@ From version 6 on its transactions may wait for a decision made elsewhere, and i
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import InitProducerIdRequest, InitProducerIdResponse

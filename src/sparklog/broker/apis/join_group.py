@@ -6,8 +6,8 @@ A member that names more than ``MOST_PROTOCOLS`` protocols is refused: each reba
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import Protocol
 from sparklog.group.classic.requests import JoinAnswer, JoinRequest

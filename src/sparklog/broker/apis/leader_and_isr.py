@@ -18,8 +18,8 @@ from functools import partial
 from uuid import UUID
 
 from sparklog.broker import holdings, strays
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.directories.making import MadePartition, NewPartition

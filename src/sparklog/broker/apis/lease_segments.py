@@ -20,8 +20,8 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.broker.leases import LONGEST_S
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
 from sparklog.log.extents import Extent, Extents

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import compress
 
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.group.classic.group import Group
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.protocol.api_key import ApiKey

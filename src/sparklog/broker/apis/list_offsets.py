@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import Any, TypeVar
 
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
 from sparklog.log.search import LongWork, Step
 from sparklog.protocol.api_key import ApiKey

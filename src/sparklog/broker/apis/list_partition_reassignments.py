@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.reassignment import in_progress
 from sparklog.errors import ApiError, ErrorCode

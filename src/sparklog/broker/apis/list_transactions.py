@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.errors import ApiError
 from sparklog.group.consumer.topics import matching
 from sparklog.protocol.api_key import ApiKey

@@ -14,16 +14,16 @@ from functools import partial
 from itertools import compress
 from uuid import UUID
 
-from sparklog.broker.authorization import (
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import (
     Rights,
     authorized_on_cluster,
     authorized_operations,
     creation_rights,
     is_open,
 )
-from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.permissions import Allowed
 from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
-from sparklog.broker.permissions import Allowed
 from sparklog.broker.topics import PATIENCE_S
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name

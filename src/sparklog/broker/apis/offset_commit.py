@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from sparklog.broker.authorization import Rights, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, refusal
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
-from sparklog.broker.authorization import Rights, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, refusal
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from sparklog.broker.authorization import Rights, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, refusal
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset
 from sparklog.protocol.api_key import ApiKey

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from sparklog.broker.authorization import Rights
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse

@@ -5,8 +5,8 @@ Only the address of a live broker is looked at, as this broker knows it, or whoe
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.errors import ErrorCode
 from sparklog.net.vigil import Sight
 from sparklog.protocol.api_key import ApiKey

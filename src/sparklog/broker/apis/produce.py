@@ -22,8 +22,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from sparklog.broker.authorization import Rights, is_open, refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, is_open, refusal
 from sparklog.broker.preparation import Prepared
 from sparklog.broker.sent_records import FIRST_VERSION_WITH_ZSTD, fault_of
 from sparklog.broker.txn.entry import Permits

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from sparklog.broker import holdings
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.directories.making import Departure
 from sparklog.log.files import check_partition

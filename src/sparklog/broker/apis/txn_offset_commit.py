@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from sparklog.broker.apis.offset_commit import codes_by_partition, known_offsets
-from sparklog.broker.authorization import Rights, check
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import Rights, check
 from sparklog.broker.txn.entry import Permits
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity, TransactionalCommit

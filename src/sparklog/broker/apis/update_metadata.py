@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.broker.metadata_cache import TopicUpdate, describe
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name

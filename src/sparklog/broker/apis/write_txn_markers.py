@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparklog.broker.authorization import refusal
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import refusal
 from sparklog.broker.holdings import slices
 from sparklog.broker.txn.markers import RAISING_VERSION, Codes
 from sparklog.errors import ErrorCode

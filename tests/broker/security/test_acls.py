@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from broker.acl_lists import ALICE, ROOT, FakeStore, following, until
+from broker.security.acl_lists import ALICE, ROOT, FakeStore, following, until
 
-from sparklog.broker.acls import configured
+from sparklog.broker.security.acls import configured
 from sparklog.config.broker import ACL_AUTHORIZER, BrokerConfig, parse_broker_config
 from sparklog.errors import ConfigError, CoordinationError, MalformedZnode
 from sparklog.security.access import Operation, Resource, ResourceType

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 from broker.fake_notifications import FakeNotifications
 
-from sparklog.broker.acls import Acls
 from sparklog.broker.context import ApiRequest
+from sparklog.broker.security.acls import Acls
 from sparklog.errors import CoordinationError, MalformedZnode
 from sparklog.net.turns import Turns
 from sparklog.security.access import AllowEverything

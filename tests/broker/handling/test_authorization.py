@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 from broker.requests_of_strangers import BETWEEN_BROKERS, CASES, KNOWN_ID, body_of
+from broker.security.token_store import NOW_MS, OF_ALICE
 from broker.test_metadata_cache import tell, update
-from broker.token_store import NOW_MS, OF_ALICE
 from log.samples import on_the_source
 
-from sparklog.broker.authorization import (
+from sparklog.broker.client_quotas import ClientQuotas
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.fetch_sessions import FetchSessions
+from sparklog.broker.handling.authorization import (
     Rights,
     authorized_on_cluster,
     authorized_operations,
@@ -23,11 +26,8 @@ from sparklog.broker.authorization import (
     is_open,
     refusal,
 )
-from sparklog.broker.client_quotas import ClientQuotas
-from sparklog.broker.context import ApiRequest
-from sparklog.broker.fetch_sessions import FetchSessions
+from sparklog.broker.handling.permissions import ON_CLUSTER, ON_TOPIC
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.permissions import ON_CLUSTER, ON_TOPIC
 from sparklog.broker.protocol_page import promise_of
 from sparklog.broker.registry import HANDLERS
 from sparklog.config.broker import BrokerConfig
@@ -47,7 +47,7 @@ from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
 from sparklog.txn.state import Transaction
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 T = Resource(ResourceType.TOPIC, "t")
 TP = TopicPartition("t", 0)
 TRANSACTION = Transaction("x", 5, 0, 1000, partitions=frozenset({TP}))

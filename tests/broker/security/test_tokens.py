@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from broker.acl_lists import until
-from broker.token_store import ALICE, BOB, CAROL, KEY, NOW_MS, OF_ALICE, FakeStore, following
+from broker.security.acl_lists import until
+from broker.security.token_store import ALICE, BOB, CAROL, KEY, NOW_MS, OF_ALICE, FakeStore, following
 
-from sparklog.broker.tokens import configured
+from sparklog.broker.security.tokens import configured
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, CoordinationError, ErrorCode
 from sparklog.security.sasl.scram_credential import ScramMechanism

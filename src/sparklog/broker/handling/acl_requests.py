@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparklog.broker.acls import Acls
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext, M
+from sparklog.broker.handling.authorization import check
+from sparklog.broker.security.acls import Acls
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.security.access import Operation
 from sparklog.security.acl.entry import AclEntry

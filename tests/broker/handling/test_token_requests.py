@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-from broker.token_store import ALICE, caller
+from broker.security.token_store import ALICE, caller
 
 from sparklog.broker.context import ApiRequest
-from sparklog.broker.token_requests import check_connection, enabled, told
+from sparklog.broker.handling.token_requests import check_connection, enabled, told
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.security.principal import ANONYMOUS

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from sparklog.broker.tokens import DelegationTokens
+from sparklog.broker.security.tokens import DelegationTokens
 from sparklog.clock import Clock
 from sparklog.config.listeners import Listener
 from sparklog.errors import ConfigError

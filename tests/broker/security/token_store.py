@@ -5,11 +5,11 @@ import inspect
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
-from broker.acl_lists import at_once
 from broker.fake_notifications import FakeNotifications
+from broker.security.acl_lists import at_once
 
 from sparklog.broker.context import ApiRequest
-from sparklog.broker.tokens import DelegationTokens
+from sparklog.broker.security.tokens import DelegationTokens
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import CoordinationError, MalformedZnode
 from sparklog.security.access import AllowEverything

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.permissions import ON_CLUSTER, ON_GROUP, ON_TOPIC, Allowed
+from sparklog.broker.handling.permissions import ON_CLUSTER, ON_GROUP, ON_TOPIC, Allowed
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.security.access import CLUSTER, AllowEverything, Operation, Resource, ResourceType
 

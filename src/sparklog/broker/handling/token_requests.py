@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.tokens import DelegationTokens
+from sparklog.broker.security.tokens import DelegationTokens
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.security.principal import ANONYMOUS

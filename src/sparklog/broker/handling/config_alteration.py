@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from sparklog.broker.authorization import check
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.permissions import check_settings_keep_state
+from sparklog.broker.handling.authorization import check
+from sparklog.broker.handling.permissions import check_settings_keep_state
 from sparklog.config.broker import check_cleaner
 from sparklog.config.dynamic import (
     DYNAMIC_DEFINITIONS,

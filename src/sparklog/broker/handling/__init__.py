@@ -1,0 +1,1 @@
+"""What the handlers of several APIs have in common."""
