@@ -44,7 +44,7 @@ SESSIONLESS = (
 )
 """Those among them whose tests do not: any worker takes them."""
 LONG = (
-    "tests/cli/commands/test_demo.py",
+    "tests/cli/commands/serve/test_demo.py",
     "tests/docs/",
     "tests/histories/",
     "tests/jobs/",

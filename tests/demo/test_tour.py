@@ -1,4 +1,4 @@
-"""The tour refuses what it cannot do before it starts anything; ``tests/cli/commands/test_demo.py`` goes on it."""
+"""The tour refuses what it cannot do before it starts anything; the command's own test goes on it."""
 
 import importlib.util
 

@@ -99,7 +99,6 @@ def test_a_token_that_is_none_is_refused(tmp_path, content, why):
 
 
 def test_a_broker_without_the_port_imports_no_web_server():
-    program = (
-        "import sys, sparklog.cli.commands.broker;sys.exit(bool({'aiohttp', 'prometheus_client'} & sys.modules.keys()))"
-    )
+    imports = "import sys, sparklog.cli.commands.serve.broker"
+    program = f"{imports};sys.exit(bool({{'aiohttp', 'prometheus_client'}} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

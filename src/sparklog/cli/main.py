@@ -18,34 +18,49 @@ from sparklog.errors import SparklogError
 
 _log = logging.getLogger(__name__)
 
-COMMANDS = {
-    "up": "Start a cluster on this machine: ZooKeeper and some brokers.",
-    "topic": "Create, list, describe, alter and delete topics.",
-    "produce": "Write the lines of a file, or of standard input, to a topic.",
-    "consume": "Print the records of a topic.",
-    "group": "See consumer groups and their lag; set where they read on.",
-    "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
-    "config": "See and change settings while the cluster runs.",
-    "user": "See, add and delete the users that authenticate by SCRAM.",
-    "token": "Make, see, renew and end delegation tokens.",
-    "acl": "See, add and remove entries of access control lists.",
-    "quota": "See, set and remove how much clients may have.",
-    "compact": "See how far compacted topics are cleaned; clean them now.",
-    "erase": "Remove every record of some keys, for good; prove it.",
-    "backup": "Back topics up; list backups, read them again.",
-    "load": "Load files into a topic, by Spark.",
-    "offload": "Move the records of topics into a table, by Spark.",
-    "restore": "Make topics of a backup.",
-    "txn": "See and end open transactions.",
-    "writes": "See and finish what Spark jobs left half-written.",
-    "log": "Look into log directories, check their files; move partitions.",
-    "demo": "The guided tour: a year of flights through a log and Spark.",
-    "cert": "Make certificates for TLS; see whose one is, and until when.",
-    "zookeeper": "Run one ZooKeeper, of an ensemble, until SIGTERM or Ctrl-C.",
-    "takeover": "See whether a running cluster of Kafka's can be taken over.",
-    "broker": "Run one broker until SIGTERM or Ctrl-C.",
+ROOMS: dict[str, dict[str, str]] = {
+    "serve": {
+        "up": "Start a cluster on this machine: ZooKeeper and some brokers.",
+        "demo": "The guided tour: a year of flights through a log and Spark.",
+        "broker": "Run one broker until SIGTERM or Ctrl-C.",
+        "zookeeper": "Run one ZooKeeper, of an ensemble, until SIGTERM or Ctrl-C.",
+    },
+    "data": {
+        "produce": "Write the lines of a file, or of standard input, to a topic.",
+        "consume": "Print the records of a topic.",
+        "load": "Load files into a topic, by Spark.",
+        "offload": "Move the records of topics into a table, by Spark.",
+    },
+    "cluster": {
+        "topic": "Create, list, describe, alter and delete topics.",
+        "group": "See consumer groups and their lag; set where they read on.",
+        "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
+        "config": "See and change settings while the cluster runs.",
+        "compact": "See how far compacted topics are cleaned; clean them now.",
+        "erase": "Remove every record of some keys, for good; prove it.",
+        "txn": "See and end open transactions.",
+        "writes": "See and finish what Spark jobs left half-written.",
+        "log": "Look into log directories, check their files; move partitions.",
+    },
+    "security": {
+        "user": "See, add and delete the users that authenticate by SCRAM.",
+        "token": "Make, see, renew and end delegation tokens.",
+        "acl": "See, add and remove entries of access control lists.",
+        "quota": "See, set and remove how much clients may have.",
+        "cert": "Make certificates for TLS; see whose one is, and until when.",
+    },
+    "safety": {
+        "backup": "Back topics up; list backups, read them again.",
+        "restore": "Make topics of a backup.",
+        "takeover": "See whether a running cluster of Kafka's can be taken over.",
+    },
 }
-"""Command to summary, in the order of the help; the command NAME is ``sparklog.cli.commands.NAME.NAME``."""
+"""Commands and their summaries by room, in the order of the help.
+
+The command NAME of ROOM is ``sparklog.cli.commands.ROOM.NAME.NAME``.
+"""
+COMMANDS = {name: summary for room in ROOMS.values() for name, summary in room.items()}
+_ROOM_OF = {name: room for room, commands in ROOMS.items() for name in commands}
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -61,7 +76,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"sparklog.cli.commands.{cmd_name}"), cmd_name)
+        module = importlib.import_module(f"sparklog.cli.commands.{_ROOM_OF[cmd_name]}.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -74,8 +90,10 @@ class LazyGroup(click.Group):
             ctx.exit(BROKEN_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        widest = max(map(len, COMMANDS))
+        for room, commands in ROOMS.items():
+            with formatter.section(f"{room.capitalize()} commands"):
+                formatter.write_dl([(name.ljust(widest), summary) for name, summary in commands.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

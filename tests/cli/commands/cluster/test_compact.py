@@ -15,7 +15,7 @@ from sparklog.testing.eventually import eventually
 pytestmark = pytest.mark.integration
 
 KEYS, TIMES = 10, 20
-LOGGING = Path(__file__).parents[3] / "conf" / "logging.toml"
+LOGGING = Path(__file__).parents[4] / "conf" / "logging.toml"
 
 
 def create(bootstrap, topic, partitions, replication=1):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from sparklog.cli.commands.zookeeper import zookeeper
+from sparklog.cli.commands.serve.zookeeper import zookeeper
 from sparklog.local.ensemble import parse_ensemble
 from sparklog.local.ports import free_port
 from sparklog.local.zookeeper import EmbeddedZooKeeper, ZooKeeperTls
@@ -130,7 +130,7 @@ def test_a_list_that_makes_no_ensemble_is_misuse(run, tmp_path, own, servers, na
 
 
 def test_the_example_of_a_unit_names_servers_and_options_that_there_are():
-    unit = (Path(__file__).parents[3] / "conf" / "zookeeper@.service").read_text()
+    unit = (Path(__file__).parents[4] / "conf" / "zookeeper@.service").read_text()
     servers = re.search(r"^Environment=SERVERS=(.*)$", unit, re.MULTILINE)[1]
     command = re.search(r"^ExecStart=\S+/sparklog (.*)$", unit, re.MULTILINE)[1].split()
     ensemble = parse_ensemble(servers)

@@ -1,4 +1,4 @@
-"""``sparklog cluster``: describe, elect; reassign and drain are in ``cli/commands/reassign.py``."""
+"""``sparklog cluster``: describe, elect; reassign and drain are in ``cli/commands/cluster/reassign.py``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.commands.reassign import drain, reassign
+from sparklog.cli.commands.cluster.reassign import drain, reassign
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import name_partitions

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sparklog.cli.main import cli
 from sparklog.log.inspection.locks import is_in_use
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 STOPPED = GOLDEN / "kafka-3.9-stopped"
 SEGMENT = GOLDEN / "kafka-3.9" / "none-0" / "00000000000000000000.log"
 

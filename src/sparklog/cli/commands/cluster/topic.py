@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.commands.cluster import min_isr_of
+from sparklog.cli.commands.cluster.cluster import min_isr_of
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable

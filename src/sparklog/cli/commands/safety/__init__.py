@@ -1,0 +1,1 @@
+"""Commands about copies of topics, and clusters of Kafka's."""

@@ -1,0 +1,1 @@
+"""Commands that run a part of a cluster on this machine."""
