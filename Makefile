@@ -96,6 +96,12 @@ define want
 	command -v $(1) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || touch .venv/.without-$(2); }
 endef
 
+# $(call mask,PROGRAM): before PROGRAM is installed for tests, which start it themselves: its service does not run, now or at a boot.
+define mask
+@command -v $(1) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || [ ! -d /etc/systemd/system ] || \
+	ln -s /dev/null /etc/systemd/system/$(1).service 2>/dev/null || true
+endef
+
 # $(call aloud,WHAT,COMMAND): COMMAND, with a line every ten seconds for as long as it takes.
 define aloud
 { ( waited=0; while sleep 10 </dev/null >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do \
@@ -131,6 +137,8 @@ java: setup
 programs: setup
 	$(call want,kcat,kcat)
 	$(call want,mkfs.ext4,e2fsprogs)
+	$(call mask,prometheus)
+	$(call want,prometheus,prometheus)
 
 jars: setup java
 	@$(call aloud,fetching JARs,$(BIN)/python -m sparklog.local.jars delta >/dev/null)

@@ -2,16 +2,17 @@
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from fix_programs import lack_of
 
 from sparklog.metrics.families import FAMILIES, HISTOGRAM
 
+LACK = lack_of("prometheus")
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "conf" / "prometheus" / "alerts.yml"
 OTHERS = {"up", "process_open_fds", "process_max_fds", "process_cpu_seconds_total"}
@@ -75,7 +76,19 @@ def test_commands_of_the_page_are_there():
             assert command is not None, line
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_prometheus_takes_the_rules():
-    subprocess.run(["promtool", "check", "rules", RULES], check=True)
-    subprocess.run(["promtool", "check", "config", RULES.with_name("prometheus.yml")], check=True)
+def test_every_alert_is_tested_where_it_is_raised_and_where_it_is_not():
+    raised, silent = set(), set()
+    for each in yaml.safe_load(RULES.with_name("alerts_test.yml").read_text())["tests"]:
+        for asked in each["alert_rule_test"]:
+            (raised if asked.get("exp_alerts") else silent).add(asked["alertname"])
+    assert raised == silent == {each["alert"] for each in rules()}
+
+
+@pytest.mark.skipif(bool(LACK), reason=LACK)
+@pytest.mark.parametrize(
+    "arguments",
+    [("check", "rules", "alerts.yml"), ("check", "config", "prometheus.yml"), ("test", "rules", "alerts_test.yml")],
+    ids=" ".join,
+)
+def test_prometheus_takes_the_rules_and_raises_each_when_it_should(arguments):
+    subprocess.run(["promtool", *arguments], check=True, cwd=RULES.parent)
