@@ -4,6 +4,7 @@
 #   make test     the test suite             make bench    the benchmarks
 #   make compat   other projects' programs   make soak     the long tests
 #   make setup    only what the others need  make clean    remove all that make made
+#   make docs     the documentation as a site, build/site
 #   make mutate   mutation testing, of ARGS="'sparklog.txn.*'" or the like (docs/developing.md)
 #
 # PYTHON=... chooses the interpreter; ARGS=... is handed on, as in: make test ARGS="-k zookeeper".
@@ -38,7 +39,7 @@ mkdir -p build; $(2) </dev/null >build/$(1).log 2>&1 & other=$$!; trap 'kill $$o
 	if [ $$ended = 0 ]; then tail -n 1 build/$(1).log; else cat build/$(1).log; fi; exit $$ended
 endef
 
-.PHONY: demo test check bench compat soak mutate setup java jars programs clean
+.PHONY: demo test check bench compat soak docs mutate setup java jars programs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -64,6 +65,10 @@ compat: setup jars programs
 
 soak: setup jars
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(ARGS) </dev/null
+
+docs: setup .venv/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file conf/site/mkdocs.yml
+	@echo "docs: build/site/index.html; to search in it: $(BIN)/python -m http.server --directory build/site"
 
 mutate: setup
 	@$(BIN)/python -m mutmut run $(ARGS) </dev/null
@@ -123,6 +128,13 @@ $(READY): pyproject.toml setup.py
 	@echo "setup: installing sparklog and what it needs into .venv (once; a few minutes)"
 	@$(call aloud,installing,$(BIN)/pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]' </dev/null)
 	@touch $@ $(COMPILED)
+
+# Only `make docs` needs these, so the tests' set-up does without them.
+.venv/.docs: pyproject.toml $(READY)
+	@echo "setup: installing what makes the site"
+	@$(call aloud,installing,$(BIN)/pip install --quiet --disable-pip-version-check --no-input \
+		$$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])') </dev/null)
+	@touch $@
 
 $(COMPILED): $(PYX) $(HOT) src/sparklog/compiled.py setup.py $(READY)
 	@echo "setup: compiling the record codec and the hot path (once for each change; half a minute)"

@@ -34,8 +34,9 @@ _HEAD = """\
 
 `sparklog.client` has three clients: `Producer`, `Consumer` and `Admin`. Each blocks. `AsyncProducer`, `AsyncConsumer`
 and `AsyncAdmin` have the same methods on an event loop: a call marked *await* is awaited there, and `with` is `async
-with`. All work with sparklog's brokers and with Kafka's. A first program is in the [README](../README.md); what a
-program gets that crashes is in [delivery/](delivery/).
+with`. All work with sparklog's brokers and with Kafka's. A first program is in the [README](../README.md). What a
+program gets that crashes: [at most once](delivery/at-most-once.md), [at least once](delivery/at-least-once.md),
+[exactly once](delivery/exactly-once.md).
 
 Settings have Kafka's names. Give them in a mapping, `Producer({"bootstrap.servers": "127.0.0.1:9092"})`, or as keywords
 with `_` for the dots, `Producer(bootstrap_servers="127.0.0.1:9092")`. Kafka's settings that mean nothing here are left

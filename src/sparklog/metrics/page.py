@@ -25,7 +25,7 @@ of its brokers one, and names the address.
 | `/health` | 200 when the broker's loop answers |
 | `/ready` | 200 while the broker is registered and knows the cluster, until it begins to stop; else 503 and why |
 
-```
+```sh
 sparklog broker --config server.properties --metrics-port 9308
 curl -s http://127.0.0.1:9308/metrics | grep underreplicated
 ```
