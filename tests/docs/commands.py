@@ -21,7 +21,7 @@ from sparklog.cli.main import cli
 _HERE_DOCUMENT = re.compile(r"<<'?(\w+)'?\n.*?\n\1$", re.MULTILINE | re.DOTALL)
 _SEPARATORS = set("|&;()<>")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*|.*\$.*")
+_PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*|…|.*\$.*")
 _KEYWORDS = ("for", "do", "done", "export", "then", "fi", "if", "while")
 _PYTHON = re.compile(r"(.*/)?python3?")
 _JOB = re.compile(r"jobs/(\w+)\.py")
