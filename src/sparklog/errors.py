@@ -25,6 +25,8 @@ The tree::
     ├── StorageError                files beside the log, such as a backup's: damaged, or not what they should be
     ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
     │   ├── BrokerIdTaken           another session is registered under the broker's id; ``.owner`` is it
+    │   ├── ConsumerIdTaken         another session is registered under the consumer's id; ``.owner`` is it
+    │   ├── LayoutConflict          a group has members that share partitions by another rule
     │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
     │   └── NotDirect               segment files that a Spark task cannot read itself; ``.reason`` is one of a few
@@ -363,6 +365,21 @@ class BrokerIdTaken(CoordinationError):
             "broker another id, or stop the other broker"
         )
         self.owner = owner
+
+
+class ConsumerIdTaken(CoordinationError):
+    """Another session, ``owner``, is registered in a group in ZooKeeper under the consumer's id."""
+
+    def __init__(self, group: str, consumer: str, owner: int) -> None:
+        super().__init__(
+            f"consumer id {consumer!r} is registered in group {group!r} by another session (0x{owner:x}); stop the"
+            " other consumer, or set another consumer.id, or none: then each consumer makes one of its own"
+        )
+        self.owner = owner
+
+
+class LayoutConflict(CoordinationError):
+    """A member of a group in ZooKeeper shares partitions by another rule: both would read everything."""
 
 
 class MalformedZnode(CoordinationError):

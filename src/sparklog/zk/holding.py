@@ -1,0 +1,129 @@
+"""``HoldingClient``: what members of a group in ZooKeeper do there, many znodes at a time.
+
+Invariants:
+
+- A znode is held only by the session that made it; the answer to each call is about one session, and a call over whose
+  end the session was lost raises CoordinationError and leaves nothing behind.
+- A lost answer is looked up: what this session has made is found and counts as made.
+- A watch is set before what it watches is read.
+
+Failures raise what those of ``ZkClient`` do: call the methods by ``guarded``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+
+from sparklog.errors import CoordinationError
+from sparklog.zk.client import OnChange, ZkClient, _watch
+
+
+class Seen(NamedTuple):
+    """A znode as it is: data, version, the zxid of its creation and of its last write, the session that holds it."""
+
+    data: bytes
+    version: int
+    created: int
+    written: int
+    session: int
+
+
+class Write(NamedTuple):
+    """``data`` over ``version``; -1: there must be no such znode."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+class HoldingClient(ZkClient):
+    """A session whose ephemeral znodes say what is its own."""
+
+    def hold_each(self, wanted: Mapping[str, bytes]) -> dict[str, Seen]:
+        """Make these ephemeral znodes, and those above them; the ones that are held by this session, with this data.
+
+        Those left out are another's. May be called again.
+        """
+        session = self.session_id
+        made = [(path, self._client.create_async(path, data, ephemeral=True, makepath=True))
+                for path, data in wanted.items()]  # fmt: skip
+        failure: KazooException | None = None
+        for _, answer in made:
+            try:
+                answer.get()
+            except NodeExistsError:
+                pass
+            except KazooException as error:
+                failure = error
+        if failure is not None:
+            raise failure  # what was made all the same is found by the next call, or goes with the session
+        found = dict(zip(wanted, self.seen_each(wanted), strict=True))
+        held = {path: each for path, each in found.items() if each and each.session == session}
+        if self.session_id != session:
+            self.let_go(wanted)
+            raise CoordinationError("the ZooKeeper session was lost meanwhile")
+        return {path: each for path, each in held.items() if each.data == wanted[path]}
+
+    def let_go(self, paths: Iterable[str]) -> None:
+        """Delete those of these znodes that this session holds."""
+        named = list(paths)
+        own = [
+            path
+            for path, each in zip(named, self.seen_each(named), strict=True)
+            if each is not None and each.session == self.session_id
+        ]
+        for answer in [self._client.delete_async(path) for path in own]:
+            with suppress(NoNodeError):
+                answer.get()
+
+    def seen_each(self, paths: Iterable[str]) -> list[Seen | None]:
+        """Each of them, asked for together; None for one that there is not."""
+        found: list[Seen | None] = []
+        for answer in [self._client.get_async(path) for path in paths]:
+            try:
+                data, stat = answer.get()
+                found.append(Seen(bytes(data or b""), stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner))
+            except NoNodeError:
+                found.append(None)
+        return found
+
+    def write_each(self, writes: Sequence[Write]) -> list[int | None]:
+        """The versions that the znodes have now; None for one that another has written since. None is ephemeral."""
+        asked = [
+            self._client.create_async(path, data, makepath=True)
+            if version < 0
+            else self._client.set_async(path, data, version=version)
+            for path, data, version in writes
+        ]
+        versions: list[int | None] = []
+        for write, answer in zip(writes, asked, strict=True):
+            try:
+                done = answer.get()
+                versions.append(0 if write.version < 0 else int(done.version))
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                versions.append(None)
+        return versions
+
+    def remove_each(self, paths: Iterable[str]) -> None:
+        """Delete znodes, whoever made them."""
+        for answer in [self._client.delete_async(path) for path in paths]:
+            with suppress(NoNodeError):
+                answer.get()
+
+    def children(self, path: str, on_change: OnChange) -> list[str]:
+        """The names below a znode, which is made if there is none."""
+        return sorted(self._children(path, on_change))
+
+    def watched(self, path: str, on_change: OnChange) -> bytes | None:
+        """What a znode holds; None where there is none yet. ``on_change`` is told when it comes, goes or changes."""
+        watch = _watch(on_change)
+        while True:
+            try:
+                return bytes(self._client.get(path, watch=watch)[0] or b"")
+            except NoNodeError:
+                if self._client.exists(path, watch=watch) is None:
+                    return None
