@@ -681,7 +681,7 @@ def topic_synonyms() -> dict[str, str]:
     }
 
 
-_COARSE = {
+COARSER_TIMES = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     "log.roll.ms": (("log.roll.hours", 3_600_000),),
     "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
@@ -691,7 +691,7 @@ _COARSE = {
 
 _TOKEN_KEY, _OLD_TOKEN_KEY = "delegation.token.secret.key", "delegation.token.master.key"
 
-_DEPRECATED = {
+DEPRECATED = {
     name: f"set {key} of the default client id instead, as with 'sparklog quota set --client-id-default {key}=N'"
     for name, key in (
         ("quota.producer.default", "producer_byte_rate"),
@@ -704,7 +704,7 @@ _DEPRECATED = {
 def _refine(properties: dict[str, str]) -> dict[str, str]:
     """The same settings, each by one name only."""
     refined = dict(properties)
-    for name, spellings in _COARSE.items():
+    for name, spellings in COARSER_TIMES.items():
         for coarse, unit in spellings:
             text = refined.pop(coarse, None)
             if text is not None and name not in refined:
@@ -769,8 +769,8 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     properties, left_out = divide(properties)
     if left_out:
         _logger.warning("these settings of Kafka's mean nothing here and are left out: %s", ", ".join(left_out))
-    for name in sorted(_DEPRECATED.keys() & properties.keys()):
-        _logger.warning("%s is deprecated: %s", name, _DEPRECATED[name])
+    for name in sorted(DEPRECATED.keys() & properties.keys()):
+        _logger.warning("%s is deprecated: %s", name, DEPRECATED[name])
     properties = _refine(properties)
     synonyms = topic_synonyms()
     for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}

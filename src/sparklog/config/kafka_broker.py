@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from sparklog.errors import ConfigError
 
-_LEFT_OUT = frozenset(
+LEFT_OUT = frozenset(
     """
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds auto.include.jmx.reporter
@@ -38,7 +38,7 @@ _LEFT_OUT = frozenset(
     zookeeper.metadata.migration.min.batch.size
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
-_LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.config.", "rsm.config.")
+LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.config.", "rsm.config.")
 _SECURITY_PREFIXES = ("password.encoder.",)
 _SECURITY = {
     "security.providers": "",
@@ -66,7 +66,7 @@ def divide(properties: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
                 f"{name}: that is not here, and whoever sets it does not want a broker without it; if one is meant,"
                 " remove it"
             )
-        if name in _LEFT_OUT or name.startswith(_LEFT_OUT_PREFIXES) or name in _SECURITY:
+        if name in LEFT_OUT or name.startswith(LEFT_OUT_PREFIXES) or name in _SECURITY:
             left_out.append(name)
         else:
             kept[name] = text
