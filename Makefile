@@ -20,7 +20,8 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 PYX := src/sparklog/record/_impl/_codec.pyx $(wildcard src/sparklog/record/_impl/*.pxi)
 
-# The unit tests of the packages that have compiled modules run on the source of these too, beside the others: these often wait.
+# The unit tests of the packages that have compiled modules run on the source of these too: what needs it, beside the others
+# (these often wait); all of them with the long tests.
 PURE := not slow and not peer and not integration and not fuzz
 WITH_HOT := tests/test_compiled.py $(addprefix tests/,broker log net protocol record replica)
 # What mypyc compiles is said in one place.
@@ -30,11 +31,11 @@ HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.p
 unexport PYTHONDONTWRITEBYTECODE
 
 SUITE = $(BIN)/pytest -m "not slow and not peer" $(1) </dev/null
-ON_SOURCE = SPARKLOG_IMPL=python $(BIN)/pytest -q -p no:cacheprovider -m "$(PURE)" $(WITH_HOT)
+ON_SOURCE = SPARKLOG_IMPL=python $(BIN)/pytest -q -p no:cacheprovider -m "$(PURE)$(1)" $(WITH_HOT) </dev/null
 
 # $(call beside,NAME,FIRST,SECOND): both at the same time; what FIRST says comes last. It fails if one of them does.
 define beside
-mkdir -p build; $(2) </dev/null >build/$(1).log 2>&1 & other=$$!; trap 'kill $$other 2>/dev/null' INT TERM; \
+mkdir -p build; $(2) >build/$(1).log 2>&1 & other=$$!; trap 'kill $$other 2>/dev/null' INT TERM; \
 	$(3); ended=$$?; wait $$other || ended=$$?; \
 	if [ $$ended = 0 ]; then tail -n 1 build/$(1).log; else cat build/$(1).log; fi; exit $$ended
 endef
@@ -47,7 +48,7 @@ demo: setup jars
 	@$(BIN)/sparklog demo $(ARGS)
 
 test: setup jars programs
-	@$(if $(ARGS),$(call SUITE,$(ARGS)),$(call beside,source,$(ON_SOURCE),$(call SUITE,-n $(WORKERS))))
+	@$(if $(ARGS),$(call SUITE,$(ARGS)),$(call beside,source,$(call ON_SOURCE, and source),$(call SUITE,-n $(WORKERS))))
 
 check: setup
 	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .
@@ -64,6 +65,7 @@ compat: setup jars programs
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
 
 soak: setup jars
+	@$(if $(ARGS),:,$(call ON_SOURCE))
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(ARGS) </dev/null
 
 docs: setup .venv/.docs

@@ -117,6 +117,7 @@ def test_compaction_is_submitted_to_separate_executors(start, broker):
     assert ran.stdout.count("50 -> 5 records") == 2
 
 
+@pytest.mark.slow
 def test_an_offload_runs_by_its_command_in_plain_python(start, broker, tmp_path):
     """The command runs the file, as python does by itself."""
     arguments = ["--bootstrap-server", broker, "--topic", "flights", "--table", tmp_path / "table"]

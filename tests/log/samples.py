@@ -4,9 +4,6 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
-
-import sparklog
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.log.adoption import Offer, offer_path
@@ -22,10 +19,6 @@ from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
 TP = TopicPartition("t", 0)
-on_the_source = pytest.mark.skipif(
-    sparklog.not_compiled is None,
-    reason="compiled modules call each other past what a test puts in their place; it runs on the source",
-)
 SMALL = {"segment.bytes": "700", "index.interval.bytes": "100", "segment.index.bytes": "400"}
 
 

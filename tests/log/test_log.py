@@ -9,7 +9,7 @@ from functools import partial
 
 import crc32c
 import pytest
-from log.samples import SMALL, TP, abandon, batch_of, on_the_source, open_log, read_bytes, whole, write_cleaned
+from log.samples import SMALL, TP, abandon, batch_of, open_log, read_bytes, whole, write_cleaned
 
 from sparklog.clock import monotonic_ms
 from sparklog.config.definition import parse
@@ -446,7 +446,7 @@ REFUSALS = {
 }
 
 
-@on_the_source
+@pytest.mark.source
 @pytest.mark.parametrize("what", REFUSALS)
 def test_what_the_disk_refused_is_said(home, monkeypatch, what):
     refusing, act, said = REFUSALS[what]
@@ -459,7 +459,7 @@ def test_what_the_disk_refused_is_said(home, monkeypatch, what):
     assert refused.value.errno == (None if what == "flush" else errno.EIO)
 
 
-@on_the_source
+@pytest.mark.source
 def test_a_roll_that_the_disk_refuses_leaves_the_old_segment_to_append_to(home, monkeypatch):
     log = filled(home, 3)
     files = sorted(os.listdir(home))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log.samples import marker_of, on_the_source, transactional
+from log.samples import marker_of, transactional
 
 from sparklog.log import producer_state
 from sparklog.log.producer_state import ProducerStateManager
@@ -97,7 +97,7 @@ class Counted(int):
         return super().__gt__(other)
 
 
-@on_the_source
+@pytest.mark.source
 def test_a_marker_is_taken_note_of_without_a_look_at_all_that_are_not_replicated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

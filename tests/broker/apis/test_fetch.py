@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
-from log.samples import marker_of, on_the_source, read_bytes, transactional
+from log.samples import marker_of, read_bytes, transactional
 
 from sparklog.broker.apis import fetch
 from sparklog.broker.client_quotas import ClientQuotas
@@ -38,7 +38,7 @@ from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import counted
 from sparklog.zk.znodes import PartitionState
 
-pytestmark = on_the_source
+pytestmark = pytest.mark.source
 
 ME = 1
 MANY = 20 * SLICE

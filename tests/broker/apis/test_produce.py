@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from log.samples import on_the_source
 
 from sparklog.broker.apis import produce
 from sparklog.broker.context import ApiRequest
@@ -304,7 +303,7 @@ def many(*others):
     return [(TopicPartition("t", number), batch()) for number in range(MANY)] + list(others)
 
 
-@on_the_source
+@pytest.mark.source
 def test_many_partitions_are_appended_a_slice_a_step(tmp_path):
     async def scenario(broker):
         appended, append = [], broker.replicas.append

@@ -12,7 +12,6 @@ import pytest
 from broker.requests_of_strangers import BETWEEN_BROKERS, CASES, KNOWN_ID, body_of
 from broker.security.token_store import NOW_MS, OF_ALICE
 from broker.test_metadata_cache import tell, update
-from log.samples import on_the_source
 
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
@@ -171,7 +170,7 @@ def ask(case):
 
 
 _COMPILED = (ApiKey.PRODUCE, ApiKey.FETCH)
-TRIED = [pytest.param(case, marks=on_the_source) if case.api in _COMPILED else case for case in CASES]
+TRIED = [pytest.param(case, marks=pytest.mark.source) if case.api in _COMPILED else case for case in CASES]
 
 
 @pytest.mark.parametrize("case", TRIED, ids=lambda case: case.name)

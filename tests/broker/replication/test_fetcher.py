@@ -8,7 +8,6 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from log.samples import on_the_source
 
 from sparklog.broker.replication import fetcher as fetcher_module
 from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher, Ways
@@ -360,7 +359,7 @@ def test_records_that_do_not_hold_together_pause_the_partition_or_follow_a_hole(
     run(test)
 
 
-@on_the_source
+@pytest.mark.source
 @pytest.mark.parametrize("part", ["append_from_leader", "drop_diverged"])
 def test_one_partition_that_cannot_be_written_holds_up_no_other(tmp_path, part, monkeypatch):
     async def test():
