@@ -31,6 +31,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "load": "Load files into a topic, by Spark.",
         "offload": "Move the records of topics into a table, by Spark.",
     },
+    "watch": {
+        "doctor": "Say what is wrong with the cluster, and what to type.",
+    },
     "cluster": {
         "topic": "Create, list, describe, alter and delete topics.",
         "group": "See consumer groups and their lag; set where they read on.",

@@ -38,6 +38,11 @@ def _refused(call, *arguments):
     return caught.value.code
 
 
+def test_every_broker_names_the_controller(admin):
+    found = admin.describe_cluster()
+    assert admin.controllers() == (dict.fromkeys(found.brokers, found.controller), {})
+
+
 def test_topics_come_and_go(admin, topic):
     admin.create_topics([NewTopic(topic, 2, 1, {"retention.ms": "5000"})])
     assert topic in [each.name for each in admin.list_topics()]

@@ -189,6 +189,7 @@ class Admin:
         return self._admin.metrics()
 
     describe_cluster = _blocking(TopicAdmin.describe_cluster)
+    controllers = _blocking(TopicAdmin.controllers)
     list_topics = _blocking(TopicAdmin.list_topics)
     describe_topics = _blocking(TopicAdmin.describe_topics)
     eligible_replicas = _blocking(TopicAdmin.eligible_replicas)

@@ -11,7 +11,7 @@ from sparklog.client.admin.base import AdminBase, Answers, Judged, error_of, rai
 from sparklog.client.cluster.arguments import checked_names, checked_partitions
 from sparklog.client.cluster.offsets import OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.cluster.retry import retrying_async
-from sparklog.cluster.info import ClusterInfo, TopicInfo
+from sparklog.cluster.info import ClusterInfo, TopicInfo, metadata_request
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -48,6 +48,21 @@ class TopicAdmin(AdminBase):
     async def describe_cluster(self) -> ClusterInfo:
         """Brokers, controller and every topic."""
         return await self._session.refresh(None)
+
+    async def controllers(
+        self, *, timeout: float = 5.0
+    ) -> tuple[dict[BrokerId, BrokerId], dict[BrokerId, SparklogError]]:
+        """The controller that each broker names (-1: none), and why the others name none within ``timeout`` s."""
+        answers = await self._ask_reachable_brokers(
+            ApiKey.METADATA, lambda version: metadata_request(version, [], False), timeout
+        )
+        failures = {broker: each for broker, each in answers.items() if isinstance(each, SparklogError)}
+        told = {
+            broker: BrokerId(each.controller_id)
+            for broker, each in answers.items()
+            if not isinstance(each, SparklogError)
+        }
+        return told, failures
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
         """Every topic by name, the cluster's own only when asked for."""

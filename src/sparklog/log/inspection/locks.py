@@ -13,22 +13,27 @@ from pathlib import Path
 from sparklog.log.files import LOCK_FILE
 
 LOCKS = Path("/proc/locks")
-_FILE_FIELD = 5
+_PROCESS_FIELD, _FILE_FIELD = 4, 5
 
 
 def is_in_use(log_dir: Path) -> bool:
     """Whether a process of this system holds the lock of ``log_dir``."""
+    return holder(log_dir, LOCKS) is not None
+
+
+def holder(log_dir: Path, locks: Path) -> int | None:
+    """The process that holds the lock of ``log_dir``, by the list ``locks``; 0 for one that has no number here."""
     try:
         status = (log_dir / LOCK_FILE).stat()
-        lines = LOCKS.read_text().splitlines()
+        lines = locks.read_text().splitlines()
     except OSError:
-        return False
-    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    held = (fields[_FILE_FIELD] for fields in map(_holder, lines) if len(fields) > _FILE_FIELD)
-    return f"{device}:{status.st_ino}" in held
+        return None
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    held = (fields for fields in map(_held, lines) if len(fields) > _FILE_FIELD and fields[_FILE_FIELD] == file)
+    return next((int(fields[_PROCESS_FIELD]) for fields in held), None)
 
 
-def _holder(line: str) -> list[str]:
+def _held(line: str) -> list[str]:
     """The fields of a lock that is held; of one that is waited for (``1: -> FLOCK ...``) none."""
     fields = line.split()
     return [] if "->" in fields else fields

@@ -1,0 +1,195 @@
+"""Asks a cluster, and has each noun's module judge the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from http.client import HTTPException
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from sparklog.cli.doctor.certificates import certificate_findings, own_certificates, shown_certificate
+from sparklog.cli.doctor.directories import directory_findings
+from sparklog.cli.doctor.finding import Finding, Severity, by_severity
+from sparklog.cli.doctor.http_ports import Told, ask, http_findings
+from sparklog.cli.doctor.machine import broker_limits, inode_findings, kernel, local_directories, machine_findings
+from sparklog.cli.doctor.partitions import broker_findings, controller_findings, partition_findings
+from sparklog.cli.doctor.progress import GroupProgress, compaction_findings, group_findings, transaction_findings
+from sparklog.cli.doctor.settings import MIN_ISR, UNCLEAN, setting_findings
+from sparklog.cli.extents import find_extents
+from sparklog.cli.internal import is_internal_group
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.structs import BrokerId, Endpoint
+
+if TYPE_CHECKING:
+    from sparklog.client.admin.admin import Admin
+    from sparklog.client.admin.log_dirs import LogDir
+    from sparklog.client.cluster.config import ClientConfig
+    from sparklog.clock import Clock
+    from sparklog.cluster.info import ClusterInfo
+    from sparklog.security.certificates import Description
+
+T = TypeVar("T")
+
+_ASK_S = 5.0
+"""How long one broker may take to answer."""
+_DENIED = {ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+class Limits(NamedTuple):
+    """From where on something is worth a finding."""
+
+    lag: int = 100_000
+    """Records."""
+    disk_percent: int = 85
+    certificate_days: int = 30
+    transaction_s: int = 900
+
+
+class Examination:
+    """Of the cluster that ``admin`` is connected to, with the client's settings."""
+
+    def __init__(self, admin: Admin, config: ClientConfig, clock: Clock, limits: Limits) -> None:
+        self._admin = admin
+        self._config = config
+        self._clock = clock
+        self._limits = limits
+        self._cluster: ClusterInfo = admin.describe_cluster()
+
+    def run(self) -> list[Finding]:
+        """All findings, the worst first; what cannot be looked at is among them."""
+        parts: dict[str, Callable[[], Iterable[Finding]]] = {
+            "brokers": self._brokers,
+            "partitions": self._partitions,
+            "log directories": self._directories,
+            "settings": self._settings,
+            "groups": self._groups,
+            "transactions": self._transactions,
+            "compaction": self._compaction,
+            "certificates": self._certificates,
+            "HTTP ports": self._http_ports,
+            "this machine": self._machine,
+        }
+        return by_severity(each for part, look in parts.items() for each in _looked_at(part, look))
+
+    def _brokers(self) -> Iterator[Finding]:
+        told, silent = self._admin.controllers(timeout=_ASK_S)
+        yield from broker_findings(self._cluster, silent)
+        yield from controller_findings(self._cluster, told)
+
+    def _partitions(self) -> Iterator[Finding]:
+        return partition_findings(self._cluster, self._min_isr)
+
+    @cached_property
+    def _min_isr(self) -> dict[str, int]:
+        found = self._admin.topics_setting(self._cluster.topics, MIN_ISR)
+        return {name: int(value) for name, value in found.items()}
+
+    @cached_property
+    def _log_dirs(self) -> dict[BrokerId, list[LogDir]]:
+        return self._admin.log_dirs()
+
+    def _directories(self) -> Iterator[Finding]:
+        return directory_findings(self._log_dirs, self._limits.disk_percent)
+
+    def _settings(self) -> Iterator[Finding]:
+        unclean = self._admin.topics_setting(self._cluster.topics, UNCLEAN)
+        return setting_findings(self._cluster, self._min_isr, unclean)
+
+    def _groups(self) -> Iterator[Finding]:
+        listed, failures = self._admin.reachable_groups(timeout=_ASK_S)
+        groups = [
+            GroupProgress(
+                each.group_id,
+                each.state,
+                {tp: at.offset for tp, at in self._admin.group_offsets(each.group_id).items()},
+            )
+            for each in listed
+            if not is_internal_group(each.group_id)
+        ]
+        extents = find_extents(self._admin, sorted({tp for each in groups for tp in each.committed}))
+        yield from group_findings(groups, extents, self._limits.lag)
+        for broker, error in sorted(failures.items()):
+            yield _unseen(f"groups of broker {broker}", error)
+
+    def _transactions(self) -> Iterator[Finding]:
+        from sparklog.structs import TopicPartition
+
+        partitions = [
+            TopicPartition(topic.name, each.partition)
+            for topic in self._cluster.topics.values()
+            for each in topic.partitions
+            if each.leader in self._cluster.brokers
+        ]
+        open_s = self._limits.transaction_s
+        since_ms = self._clock.now_ms() - open_s * 1000
+        hanging = self._admin.hanging_transactions(partitions, silent_since_ms=since_ms)
+        long_open = self._admin.list_transactions(states=["Ongoing"], open_longer_ms=open_s * 1000)
+        return transaction_findings(hanging, long_open, open_s)
+
+    def _compaction(self) -> Iterator[Finding]:
+        return compaction_findings(self._admin.describe_compaction())
+
+    def _certificates(self) -> Iterator[Finding]:
+        from sparklog.config.security_protocol import SecurityProtocol
+        from sparklog.security.certificates import utc_now
+
+        found = own_certificates(self._config.security)
+        if SecurityProtocol[self._config.security_protocol.upper()].has_tls:
+            shown = self._of_brokers(self._cluster.brokers, self._shown, (OSError, ValueError))
+            found |= {f"broker {broker} at {self._cluster.brokers[broker]}": each for broker, each in shown.items()}
+        return certificate_findings(found, utc_now(self._clock.now_ms()), self._limits.certificate_days)
+
+    def _shown(self, endpoint: Endpoint) -> Description:
+        return shown_certificate(endpoint, self._config.security, _ASK_S)
+
+    def _http_ports(self) -> Iterator[Finding]:
+        ports = {broker: port for broker in self._cluster.brokers if (port := self._http_port(broker)) is not None}
+        told: dict[BrokerId, Told] = self._of_brokers(
+            ports, lambda port: ask(port, self._clock, _ASK_S), (OSError, HTTPException, ValueError)
+        )
+        return http_findings(told)
+
+    def _http_port(self, broker: BrokerId) -> Endpoint | None:
+        """Where it listens by HTTP, as far as its settings tell: a port of 0 is whichever was free."""
+        try:
+            settings = {each.name: each.value for each in self._admin.broker_configs(broker)}
+        except SparklogError:
+            return None
+        port = int(settings.get("sparklog.metrics.port") or -1)
+        return Endpoint(self._cluster.brokers[broker].host, port) if port > 0 else None
+
+    def _machine(self) -> Iterator[Finding]:
+        here = local_directories(self._log_dirs, self._cluster.cluster_id)
+        limits = [found for broker, paths in sorted(here.items()) if (found := broker_limits(broker, paths[0]))]
+        yield from machine_findings(limits, kernel())
+        yield from inode_findings([path for paths in here.values() for path in paths])
+
+    @staticmethod
+    def _of_brokers(
+        asked: dict[BrokerId, Endpoint], ask_one: Callable[[Endpoint], T], expected: tuple[type[Exception], ...]
+    ) -> dict[BrokerId, T]:
+        """What those tell that do; all are asked at once. That one is silent is told by ``_brokers``."""
+
+        def attempt(endpoint: Endpoint) -> T | None:
+            try:
+                return ask_one(endpoint)
+            except expected:
+                return None
+
+        with ThreadPoolExecutor(max_workers=max(1, min(len(asked), 16))) as threads:
+            found = dict(zip(asked, threads.map(attempt, asked.values()), strict=True))
+        return {broker: each for broker, each in found.items() if each is not None}
+
+
+def _looked_at(part: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    try:
+        return list(look())
+    except SparklogError as error:
+        return [_unseen(part, error)]
+
+
+def _unseen(part: str, error: SparklogError) -> Finding:
+    is_denied = isinstance(error, ApiError) and error.code in _DENIED
+    advice = "ask as a user with DESCRIBE on the cluster: --command-config FILE" if is_denied else "mend that first"
+    return Finding(Severity.NOTE, f"could not be looked at: {error}", (part,), advice)

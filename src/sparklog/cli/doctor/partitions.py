@@ -1,0 +1,96 @@
+"""Brokers that are gone, controllers, and partitions that are not as they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from sparklog.cli.doctor.finding import Finding, Severity
+from sparklog.cluster.health import Ailment, ailments
+from sparklog.cluster.info import ClusterInfo, PartitionInfo
+from sparklog.errors import SparklogError
+from sparklog.structs import BrokerId
+
+
+class _State(Enum):
+    """The worst that is the matter with a partition; a worse one hides the others."""
+
+    OFFLINE = Severity.ERROR, "no broker leads it: nothing can be read or written"
+    UNDER_MIN_ISR = Severity.ERROR, "fewer replicas are in sync than min.insync.replicas: acks=all is refused"
+    UNDER_REPLICATED = Severity.WARNING, "a replica is not in sync"
+    ELSEWHERE = Severity.WARNING, "its first replica is in sync, and another leads"
+
+
+def broker_findings(cluster: ClusterInfo, silent: Mapping[BrokerId, SparklogError]) -> Iterator[Finding]:
+    """Brokers that have replicas and are not there; brokers that are there and do not answer."""
+    holders = {
+        BrokerId(replica) for topic in cluster.topics.values() for each in topic.partitions for replica in each.replicas
+    }
+    for broker in sorted(holders - cluster.brokers.keys()):
+        yield Finding(
+            Severity.ERROR, "a broker that has replicas is gone", (f"broker {broker}",),
+            f"start it; if it will not come back: sparklog cluster drain {broker}",
+        )  # fmt: skip
+    for broker, error in sorted(silent.items()):
+        yield Finding(
+            Severity.ERROR, f"a broker is registered and does not answer: {error}", (f"broker {broker}",),
+            "see its log, and whether its machine is reached; start it again if it is frozen",
+        )  # fmt: skip
+
+
+def controller_findings(cluster: ClusterInfo, told: Mapping[BrokerId, BrokerId]) -> Iterator[Finding]:
+    """No controller, or brokers that name different ones; ``told`` is whom each broker names."""
+    if cluster.controller not in cluster.brokers:
+        yield Finding(
+            Severity.ERROR, "no broker is the controller: no topic can be made, and no leader chosen", (),
+            'see the brokers\' logs for "controller"; start a broker, or start one again',
+        )  # fmt: skip
+    elif len(set(told.values())) > 1:
+        where = tuple(f"broker {broker} says {each}" for broker, each in sorted(told.items()))
+        yield Finding(
+            Severity.ERROR, "brokers name different controllers", where,
+            "wait a moment and look again; if it stays, start the brokers again that name the old one",
+        )  # fmt: skip
+
+
+def partition_findings(cluster: ClusterInfo, min_isr: Mapping[str, int]) -> Iterator[Finding]:
+    """One finding for each kind of trouble, with its partitions; ``min_isr`` is by topic."""
+    found: dict[_State, list[tuple[str, PartitionInfo]]] = {}
+    for topic in sorted(cluster.topics.values()):
+        for each in topic.partitions:
+            if state := _state(each, cluster, min_isr.get(topic.name, 1)):
+                found.setdefault(state, []).append((topic.name, each))
+    for state in filter(found.__contains__, _State):
+        severity, what = state.value
+        where = tuple(f"{topic}-{each.partition}" for topic, each in found[state])
+        yield Finding(severity, what, where, _advice(state, *found[state][0], cluster))
+    for name, code in sorted(cluster.errors.items()):
+        yield Finding(Severity.WARNING, f"a topic cannot be described: {code.name}", (name,), "sparklog topic list")
+
+
+def _state(partition: PartitionInfo, cluster: ClusterInfo, min_isr: int) -> _State | None:
+    found = ailments(partition, cluster.brokers, min_isr)
+    if Ailment.UNAVAILABLE in found:
+        return _State.OFFLINE
+    if Ailment.UNDER_MIN_ISR in found:
+        return _State.UNDER_MIN_ISR
+    if Ailment.UNDER_REPLICATED in found:
+        return _State.UNDER_REPLICATED
+    return _State.ELSEWHERE if partition.leader != partition.replicas[0] else None
+
+
+def _advice(state: _State, topic: str, partition: PartitionInfo, cluster: ClusterInfo) -> str:
+    """For the first partition of that state."""
+    if state is _State.ELSEWHERE:
+        return "sparklog cluster elect"
+    behind = [each for each in partition.replicas if each not in partition.isr or state is _State.OFFLINE]
+    gone = [str(each) for each in behind if each not in cluster.brokers]
+    start = f"start broker {', '.join(gone)}" if gone else "see the logs and disks of broker " + _joined(behind)
+    if state is _State.OFFLINE:
+        unclean = f"sparklog cluster elect --unclean --topic {topic} --partition {partition.partition}"
+        return f"{start}; if it will not come back, give up records that it alone has: {unclean}"
+    return f"{start}; sparklog topic describe {topic}"
+
+
+def _joined(brokers: list[int]) -> str:
+    return ", ".join(map(str, brokers))

@@ -1,0 +1,77 @@
+"""What does not go on: groups that lag, transactions that nobody ends, logs that are not cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparklog.cli.doctor.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from sparklog.cli.extents import Extents
+    from sparklog.client.admin.compaction import CompactionDescription
+    from sparklog.client.admin.transactions import ActiveProducer, TransactionListing
+    from sparklog.structs import TopicPartition
+
+
+class GroupProgress(NamedTuple):
+    """How far a group has come: what it has committed."""
+
+    group_id: str
+    state: str
+    committed: Mapping[TopicPartition, int]
+
+
+def group_findings(groups: Iterable[GroupProgress], extents: Extents, max_lag: int) -> Iterator[Finding]:
+    """Groups that are more than ``max_lag`` records behind, or whose next records are gone."""
+    for group in groups:
+        lag = sum(max(extents.end[tp] - at, 0) for tp, at in group.committed.items() if tp in extents.end)
+        where, describe = (f"group {group.group_id}",), f"sparklog group describe {group.group_id}"
+        lost = {tp: extents.first[tp] - at for tp, at in group.committed.items() if extents.first.get(tp, 0) > at}
+        if lost:
+            yield Finding(
+                Severity.WARNING, f"{sum(lost.values()):,} offsets were deleted before the group read them",
+                (*where, *map(str, sorted(lost))), f"keep the topic for longer (retention.ms); {describe}",
+            )  # fmt: skip
+        if lag > max_lag and group.state == "Empty":
+            yield Finding(
+                Severity.NOTE, f"{lag:,} records behind, and without members", where,
+                f"start its consumers; or, if it is not needed: sparklog group delete {group.group_id}",
+            )  # fmt: skip
+        elif lag > max_lag:
+            yield Finding(Severity.WARNING, f"{lag:,} records behind", where, f"add consumers; {describe}")
+
+
+def transaction_findings(
+    hanging: Mapping[TopicPartition, Sequence[ActiveProducer]], long_open: Sequence[TransactionListing], open_s: int
+) -> Iterator[Finding]:
+    """Those that no coordinator will end, and those that have been open for more than ``open_s`` seconds."""
+    for tp, producers in sorted(hanging.items()):
+        for each in producers:
+            place = f"--topic {tp.topic} --partition {tp.partition} --start-offset {each.open_since}"
+            yield Finding(
+                Severity.ERROR, f"a transaction hangs: read_committed reads no further than offset {each.open_since}",
+                (str(tp),), f"sparklog txn abort {place}",
+            )  # fmt: skip
+    for listing in long_open:
+        yield Finding(
+            Severity.WARNING, f"a transaction has been open for more than {open_s} s",
+            (listing.transactional_id,), f"sparklog txn describe {listing.transactional_id}; sparklog writes list",
+        )  # fmt: skip
+
+
+def compaction_findings(found: CompactionDescription) -> Iterator[Finding]:
+    """Logs that cannot be cleaned, and brokers that clean none of theirs."""
+    for replica, state in sorted(found.replicas.items()):
+        if state.uncleanable is not None:
+            yield Finding(
+                Severity.ERROR, f"a compacted log cannot be cleaned: {state.uncleanable}",
+                (f"{replica.tp} on broker {replica.broker}",),
+                f"sparklog compact status {replica.tp.topic}; then: sparklog compact run {replica.tp.topic}",
+            )  # fmt: skip
+    idle = {broker for broker, each in found.brokers.items() if not each.is_enabled or not each.threads}
+    for broker in sorted(idle & {replica.broker for replica in found.replicas}):
+        yield Finding(
+            Severity.WARNING, "a broker has compacted logs and cleans none", (f"broker {broker}",),
+            "set log.cleaner.enable=true there, and start it again",
+        )  # fmt: skip

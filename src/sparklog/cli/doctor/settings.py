@@ -1,0 +1,50 @@
+"""Settings by which records may be lost that were acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sparklog.cli.doctor.finding import Finding, Severity
+from sparklog.cluster.info import ClusterInfo
+
+MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+
+
+def setting_findings(cluster: ClusterInfo, min_isr: Mapping[str, int], unclean: Mapping[str, str]) -> Iterator[Finding]:
+    """``min_isr`` and ``unclean`` are these settings by topic. A topic's replicas are those of its first partition."""
+    replicas = {
+        name: len(topic.partitions[0].replicas) for name, topic in sorted(cluster.topics.items()) if topic.partitions
+    }
+    theirs = [name for name, topic in cluster.topics.items() if topic.internal]
+    ours = [name for name in replicas if name not in theirs]
+    yield from _told(
+        [name for name in ours if replicas[name] >= 3 and min_isr.get(name) == 1],
+        Severity.WARNING,
+        f"{MIN_ISR}=1 with three replicas or more: what was acknowledged may be on one broker alone",
+        f"sparklog topic alter {{}} --config {MIN_ISR}=2",
+    )
+    yield from _told(
+        [name for name in ours if 1 < replicas[name] == min_isr.get(name)],
+        Severity.NOTE,
+        f"{MIN_ISR} is the number of replicas: one broker that is away stops acks=all",
+        f"sparklog topic alter {{}} --config {MIN_ISR}=1, or sparklog cluster reassign --topic {{}} --replication 3",
+    )
+    yield from _told(
+        [name for name in replicas if unclean.get(name) == "true"],
+        Severity.WARNING,
+        f"{UNCLEAN}=true: a replica that lacks records may lead, and they are lost",
+        f"sparklog topic alter {{}} --config {UNCLEAN}=false",
+    )
+    if len(cluster.brokers) > 1:
+        yield from _told(
+            [name for name in replicas if replicas[name] == 1],
+            Severity.WARNING,
+            "one replica only: with that broker it is gone",
+            f"sparklog cluster reassign --topic {{}} --replication {min(len(cluster.brokers), 3)}",
+        )
+
+
+def _told(topics: list[str], severity: Severity, what: str, advice: str) -> Iterator[Finding]:
+    if topics:
+        yield Finding(severity, what, tuple(topics), advice.format(*[topics[0]] * 2))

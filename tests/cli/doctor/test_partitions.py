@@ -1,0 +1,74 @@
+"""Brokers, controllers and partitions that are not as they should be."""
+
+from cli.doctor.clusters import cluster, partition
+
+from sparklog.cli.doctor.finding import Severity
+from sparklog.cli.doctor.partitions import broker_findings, controller_findings, partition_findings
+from sparklog.errors import ConnectionFailed, ErrorCode
+
+
+def told(findings):
+    return [(each.severity, each.where, each.advice) for each in findings]
+
+
+def test_a_cluster_that_is_well_has_no_finding():
+    found = cluster({"a": [partition(0, 0, [0, 1, 2]), partition(1, 1, [1, 2, 0])]})
+    assert [
+        *broker_findings(found, {}),
+        *controller_findings(found, {0: 0, 1: 0}),
+        *partition_findings(found, {"a": 2}),
+    ] == []
+
+
+def test_a_partition_is_told_of_once_by_the_worst():
+    parts = [
+        partition(0, -1, [2], [2]),
+        partition(1, 0, [0, 2], [0]),
+        partition(2, 0, [0, 1, 2], [0, 1]),
+        partition(3, 1, [0, 1], [0, 1]),
+        partition(4, 1, [1, 0], [0, 1]),
+    ]
+    found = cluster({"a": parts}, live=(0, 1))
+    assert told(partition_findings(found, {"a": 2})) == [
+        (
+            Severity.ERROR, ("a-0",),
+            "start broker 2; if it will not come back, give up records that it alone has:"
+            " sparklog cluster elect --unclean --topic a --partition 0",
+        ),
+        (Severity.ERROR, ("a-1",), "start broker 2; sparklog topic describe a"),
+        (Severity.WARNING, ("a-2",), "start broker 2; sparklog topic describe a"),
+        (Severity.WARNING, ("a-3",), "sparklog cluster elect"),
+    ]  # fmt: skip
+
+
+def test_a_replica_behind_on_a_broker_that_lives_is_for_its_log():
+    found = cluster({"a": [partition(0, 0, [0, 1], [0])]})
+    assert told(partition_findings(found, {})) == [
+        (Severity.WARNING, ("a-0",), "see the logs and disks of broker 1; sparklog topic describe a")
+    ]
+
+
+def test_a_broker_that_has_replicas_and_is_gone_and_one_that_is_silent():
+    found = cluster({"a": [partition(0, 0, [0, 3])]})
+    findings = list(broker_findings(found, {1: ConnectionFailed("broker 1 has not answered within 5 s")}))
+    assert [(each.severity, each.where) for each in findings] == [
+        (Severity.ERROR, ("broker 3",)),
+        (Severity.ERROR, ("broker 1",)),
+    ]
+    assert "sparklog cluster drain 3" in findings[0].advice
+    assert "has not answered" in findings[1].what
+
+
+def test_no_controller_and_two():
+    (none,) = controller_findings(cluster({}, controller=-1), {0: -1})
+    assert "no broker is the controller" in none.what
+    (two,) = controller_findings(cluster({}), {0: 0, 1: 0, 2: 1})
+    assert two.where == ("broker 0 says 0", "broker 1 says 0", "broker 2 says 1")
+    assert {none.severity, two.severity} == {Severity.ERROR}
+
+
+def test_a_topic_that_cannot_be_described():
+    found = cluster({}, errors={"a": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    assert [(each.where, each.what) for each in partition_findings(found, {})] == [
+        (("a",), "a topic cannot be described: TOPIC_AUTHORIZATION_FAILED")
+    ]

@@ -1,0 +1,52 @@
+"""Groups, transactions and logs that do not go on."""
+
+import pytest
+
+from sparklog.cli.doctor.finding import Severity
+from sparklog.cli.doctor.progress import GroupProgress, compaction_findings, group_findings, transaction_findings
+from sparklog.cli.extents import Extents
+from sparklog.client.admin.compaction import BrokerCompaction, CompactionDescription, CompactionState
+from sparklog.client.admin.log_dirs import Replica
+from sparklog.client.admin.transactions import ActiveProducer, TransactionListing
+from sparklog.structs import TopicPartition
+
+TP, OTHER = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "lag", "severity"),
+    [("Stable", 10, None), ("Stable", 11, Severity.WARNING), ("Empty", 11, Severity.NOTE), ("Empty", 10, None)],
+)
+def test_how_far_behind_is_too_far(state, lag, severity):
+    groups = [GroupProgress("g", state, {TP: 100 - lag, OTHER: 50})]
+    found = list(group_findings(groups, Extents({TP: 0, OTHER: 0}, {TP: 100, OTHER: 50}, {}), 10))
+    assert [each.severity for each in found] == ([] if severity is None else [severity])
+
+
+def test_what_was_deleted_unread():
+    groups = [GroupProgress("g", "Stable", {TP: 5, OTHER: 9})]
+    (found,) = group_findings(groups, Extents({TP: 8, OTHER: 9}, {TP: 10, OTHER: 10}, {}), 10)
+    assert (found.severity, found.where) == (Severity.WARNING, ("group g", "a-0"))
+    assert found.what.startswith("3 offsets were deleted")
+
+
+def test_transactions():
+    hanging = {TP: [ActiveProducer(7, 0, 1, 2, 3, 4711)]}
+    found = list(transaction_findings(hanging, [TransactionListing("pay", 0, 7, "Ongoing")], 900))
+    assert [(each.severity, each.where, each.advice) for each in found] == [
+        (Severity.ERROR, ("a-0",), "sparklog txn abort --topic a --partition 0 --start-offset 4711"),
+        (Severity.WARNING, ("pay",), "sparklog txn describe pay; sparklog writes list"),
+    ]
+
+
+def state(uncleanable=None):
+    return CompactionState(None, 0, 0, 0, 0, 0, False, False, None, uncleanable, 0, None)
+
+
+def test_compaction():
+    brokers = {each: BrokerCompaction(each != 2, 1, 0, 0, 0, 0) for each in (0, 1, 2)}
+    replicas = {Replica(TP, 0): state(), Replica(TP, 1): state("a batch is damaged")}
+    (found,) = compaction_findings(CompactionDescription(brokers, replicas))
+    assert (found.severity, found.where) == (Severity.ERROR, ("a-0 on broker 1",))
+    (found,) = compaction_findings(CompactionDescription(brokers, {Replica(TP, 2): state()}))
+    assert (found.severity, found.where) == (Severity.WARNING, ("broker 2",))
