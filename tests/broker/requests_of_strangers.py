@@ -624,12 +624,13 @@ TOPICS = [
 
 
 def _settings(name: str, **more: Any) -> dict[str, Any]:
-    return {"resources": [{"resource_type": kind, "resource_name": of} | more for kind, of in ((2, "t"), (4, "0"))]} | (
+    whose = ((2, "t"), (4, "0"), (8, "0"))
+    return {"resources": [{"resource_type": kind, "resource_name": of} | more for kind, of in whose]} | (
         {"include_synonyms": False} if name == "describe" else {"validate_only": False}
     )
 
 
-_ALTERS = ["ALTER_CONFIGS topic t", f"ALTER_CONFIGS {ON_CLUSTER}"]
+_ALTERS = ["ALTER_CONFIGS topic t", *[f"ALTER_CONFIGS {ON_CLUSTER}"] * 2]
 
 ADMINISTRATION = [
     Case(
@@ -637,7 +638,7 @@ ADMINISTRATION = [
         ApiKey.DESCRIBE_CONFIGS,
         4,
         _settings("describe", configuration_keys=None),
-        ["DESCRIBE_CONFIGS topic t", f"DESCRIBE_CONFIGS {ON_CLUSTER}"],
+        ["DESCRIBE_CONFIGS topic t", *[f"DESCRIBE_CONFIGS {ON_CLUSTER}"] * 2],
         {TOPIC, CLUSTER},
         parts=("turns",),
     ),

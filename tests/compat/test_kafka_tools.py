@@ -137,6 +137,15 @@ def test_cluster_id_is_printed(java, bootstrap):
     assert len(said.removeprefix("Cluster ID: ").strip()) == 22
 
 
+def test_configs_changes_levels_of_loggers(tool):
+    whose = ("--entity-type", "broker-loggers", "--entity-name", "0")
+    name = "sparklog.replica.cleaning"
+    tool(CONFIGS, "--alter", *whose, "--add-config", f"{name}=ERROR")
+    assert f"{name}=ERROR" in tool(CONFIGS, "--describe", *whose)
+    tool(CONFIGS, "--alter", *whose, "--delete-config", name)
+    assert f"{name}=INFO" in tool(CONFIGS, "--describe", *whose)
+
+
 def test_configs_alters_a_topic(tool, made):
     entity = ("--entity-type", "topics", "--entity-name", made)
     tool(CONFIGS, "--alter", *entity, "--add-config", "retention.ms=1000")

@@ -1,5 +1,6 @@
 """AlterConfigs, IncrementalAlterConfigs and DescribeConfigs on the wire: what is kept, refused, in force, and told."""
 
+import json
 import time
 
 import pytest
@@ -323,3 +324,49 @@ def test_every_broker_takes_over_a_change(tmp_path):
             assert not refused()
             assert alter(one, BROKER, "", ("message.max.bytes", SET, "200"))[0] is ErrorCode.NONE
             eventually(refused, 60, "the cluster's default is the other broker's too")
+
+
+LOGGER, OF_LOGGER = 8, 6
+CLEANING = "sparklog.replica.cleaning"
+
+
+def logged(broker):
+    """The lines of its log, without those that tell its addresses."""
+    return [json.loads(line) for line in broker.output().splitlines() if not line.startswith("sparklog broker 0 ")]
+
+
+def test_levels_of_loggers_change_while_the_broker_runs_and_are_gone_with_it(tmp_path, chroot, monkeypatch):
+    monkeypatch.setenv("SPARKLOG_LOG_FORMAT", "json")
+    with BrokerHarness(tmp_path, chroot) as broker:
+        with wire.connect(broker.address) as connection:
+            told = describe(connection, LOGGER, "0")
+            assert told["root"] == told[CLEANING] == told["sparklog.replica"] == (("INFO", OF_LOGGER, False), [])
+            assert alter(connection, LOGGER, "0", ("sparklog.replica", SET, "ERROR"))[0] is ErrorCode.NONE
+            assert value(connection, LOGGER, "0", CLEANING) == ("ERROR", OF_LOGGER)
+            (said,) = (each for each in logged(broker) if each["logger"] == "sparklog.broker.handling.loggers")
+            assert (said["level"], said["broker"]) == ("WARNING", 0)
+            assert said["message"].startswith("the level of logger sparklog.replica is ERROR until")
+            assert alter(connection, LOGGER, "0", (CLEANING, SET, "DEBUG"), validate_only=True)[0] is ErrorCode.NONE
+            assert value(connection, LOGGER, "0", CLEANING) == ("ERROR", OF_LOGGER)
+        broker.restart()
+        with wire.connect(broker.address) as connection:
+            assert value(connection, LOGGER, "0", CLEANING) == ("INFO", OF_LOGGER)
+
+
+@pytest.mark.parametrize(
+    ("whose", "change", "code", "said"),
+    [
+        ("0", (CLEANING, SET, "LOUD"), ErrorCode.INVALID_CONFIG, "'LOUD' is no level"),
+        ("0", ("no.such", SET, "INFO"), ErrorCode.INVALID_CONFIG, "there is no logger"),
+        ("0", ("root", DELETE, None), ErrorCode.INVALID_REQUEST, "not be taken back"),
+        ("", (CLEANING, SET, "INFO"), ErrorCode.INVALID_REQUEST, "the loggers of broker 0, not of ''"),
+        ("1", (CLEANING, SET, "INFO"), ErrorCode.INVALID_REQUEST, "the loggers of broker 0, not of '1'"),
+    ],
+)
+def test_levels_that_cannot_be_are_refused(connection, whose, change, code, said):
+    refused, message = alter(connection, LOGGER, whose, change)
+    assert (refused, said in message) == (code, True)
+
+
+def test_loggers_have_no_old_request(connection):
+    assert replace(connection, LOGGER, "0", {CLEANING: "INFO"})[0] is ErrorCode.INVALID_REQUEST

@@ -28,6 +28,7 @@ _ORIGINS = {
         Origin(3, "all brokers"),
         Origin(4, "start of the broker"),
         DEFAULT,
+        Origin(6, "this run"),
     )
 }
 

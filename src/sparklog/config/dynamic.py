@@ -47,6 +47,7 @@ class Source(IntEnum):
     CLUSTER = 3
     STATIC = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
 
 
 class Synonym(NamedTuple):

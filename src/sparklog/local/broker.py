@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparklog.clock import Clock
+from sparklog.local.log_lines import has_errors, news_in
 from sparklog.local.ports import LOOPBACK, require_free
 from sparklog.local.process import ChildProcess
 from sparklog.local.secured import BROKERS, CLIENTS
@@ -19,11 +20,7 @@ STOP_GRACE_S = 20.0
 PROGRAM = (sys.executable, "-P", "-m", "sparklog.cli.main")
 """``-P``: a module that lies about in the working directory must not stand in for one of the library's."""
 
-_FOR_THE_OPERATOR = re.compile(r"^\S+ \S+ WARNING sparklog\.log\.(?:cut|directories\.room)  (.*)\n", re.MULTILINE)
-"""Lines for the person that watches the broker: what a start cut off a damaged log, and full disks."""
 _METRICS = re.compile(r"^sparklog broker \d+ metrics at (http://\S+)/metrics$", re.MULTILINE)
-_ERROR = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL) ", re.MULTILINE)
-"""How the line of an error begins in the log of ``sparklog broker``: date, time, level."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +137,11 @@ class BrokerProcess:
 
     def has_reported_errors(self) -> bool:
         """Whether the latest run has logged one: it may serve all the same, without what is damaged."""
-        return _ERROR.search(self._child.output()) is not None
+        return has_errors(self._child.output())
 
     def news(self) -> list[str]:
         """What it has logged for an operator since this was asked last."""
-        return _FOR_THE_OPERATOR.findall(self._child.new_lines())
+        return news_in(self._child.new_lines())
 
     @property
     def log_path(self) -> Path:

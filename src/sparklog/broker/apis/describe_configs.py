@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics, of this broker and of all brokers, with where each comes from.
+"""DescribeConfigs: the settings of topics, of this broker, of all brokers and of loggers, with where each comes from.
 
 A resource at a time, so that others are served in between.
 """
@@ -6,9 +6,17 @@ A resource at a time, so that others are served in between.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.handling.config_alteration import BROKER, TOPIC, check_settings
+from sparklog.broker.handling import loggers
+from sparklog.broker.handling.config_alteration import (
+    BROKER,
+    BROKER_LOGGER,
+    TOPIC,
+    check_own_loggers,
+    check_settings,
+)
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import ConfigType, Definition, definitions
 from sparklog.config.dynamic import DYNAMIC_DEFINITIONS, TOPIC_DEFINITIONS, Source, Synonym
@@ -54,6 +62,9 @@ async def _describe(
     broker: BrokerContext, resource: DescribeConfigsRequest.DescribeConfigsResource, entries: _Entries
 ) -> list[_Entry]:
     layers, name = broker.settings.layers, resource.resource_name
+    if resource.resource_type == BROKER_LOGGER:
+        check_own_loggers(broker, name)
+        return _levels(resource.configuration_keys)
     if resource.resource_type == TOPIC:
         check_topic_name(name)
         if broker.metadata.topic(name) is None:
@@ -74,6 +85,15 @@ async def _describe(
         entries.of(each, table[each], synonyms, read_only=fixed and each not in DYNAMIC_DEFINITIONS)
         for each, synonyms in found.items()
         if each in wanted
+    ]
+
+
+def _levels(names: Sequence[str] | None) -> list[_Entry]:
+    """Kafka gives them neither a type nor documentation, and a source of their own."""
+    return [
+        _Entry(name=name, value=level, read_only=False, config_source=Source.BROKER_LOGGER, synonyms=[])
+        for name, level in loggers.levels().items()
+        if not names or name in names
     ]
 
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: set, delete, append to or subtract from settings of topics, of this broker or of all."""
+"""IncrementalAlterConfigs: set, delete, append to or subtract from settings of topics, brokers or loggers."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling import loggers
 from sparklog.broker.handling.authorization import check
 from sparklog.broker.handling.permissions import check_settings_keep_state
 from sparklog.config.broker import check_cleaner
@@ -28,9 +29,9 @@ from sparklog.replica.policies import check_installed
 from sparklog.security import access
 from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
-TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS = 2, 4, 8, 16
+TOPIC, BROKER, BROKER_LOGGER, _CLIENT_METRICS = 2, 4, 8, 16
 """Kafka's numbers for what has settings (``ConfigResource.java``)."""
-_OF_CLUSTER = (BROKER, _BROKER_LOGGER, _CLIENT_METRICS)
+_OF_CLUSTER = (BROKER, BROKER_LOGGER, _CLIENT_METRICS)
 """Those to which a right on the cluster is one."""
 
 _OPERATIONS = frozenset(Operation)
@@ -153,7 +154,19 @@ def _asked_for(
     return Asked(kind, name, understood, afresh)
 
 
+def check_own_loggers(broker: BrokerContext, name: str) -> None:
+    """Raises ApiError unless the resource of loggers has this broker's id for its name."""
+    if name != str(broker.config.broker_id):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"these are the loggers of broker {broker.config.broker_id}, not of {name!r}"
+        )
+
+
 async def _alter(broker: BrokerContext, asked: Asked, *, validate_only: bool) -> None:
+    if asked.kind == BROKER_LOGGER and not asked.afresh:
+        check_own_loggers(broker, asked.name)
+        loggers.change_levels(asked.changes, validate_only=validate_only)
+        return
     entity, change = _target(broker, asked)
     if validate_only:
         change(await broker.run_zk(broker.zk.config, entity))

@@ -20,6 +20,7 @@ from sparklog.structs import BrokerId
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+LOGGER_RESOURCE = 8
 _SET, _DELETE = 0, 1
 _RELEASES = {7: "1.1", 8: "2.0", 10: "2.1", 11: "2.3", 12: "2.7", 13: "3.1", 15: "3.5", 16: "3.7", 17: "3.9", 18: "4.1"}
 """The first Kafka release with this version of Fetch. No answer of the protocol names the program or its version."""
@@ -63,6 +64,10 @@ class ConfigAdmin(AdminBase):
         """Every setting of a broker, as that broker tells it; for None what is set for all brokers at once."""
         return await self._configs(BROKER_RESOURCE, "" if broker_id is None else str(broker_id), broker_id)
 
+    async def broker_loggers(self, broker_id: BrokerId) -> list[ConfigEntry]:
+        """The level in force for each logger of a broker: TRACE, DEBUG, INFO, WARN, ERROR or FATAL."""
+        return await self._configs(LOGGER_RESOURCE, str(broker_id), broker_id)
+
     async def _configs(self, kind: int, name: str, broker_id: BrokerId | None) -> list[ConfigEntry]:
         resource = _Resource(resource_type=kind, resource_name=name, configuration_keys=None)
         build = _describing([resource])
@@ -89,6 +94,12 @@ class ConfigAdmin(AdminBase):
         """Set these settings of one broker, or of all brokers for None; a value of None takes the setting back."""
         name = "" if broker_id is None else str(broker_id)
         await self._alter(BROKER_RESOURCE, name, changes, broker_id, validate_only)
+
+    async def alter_broker_loggers(
+        self, broker_id: BrokerId, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set the levels of loggers of a broker until it stops; with None the logger above decides again."""
+        await self._alter(LOGGER_RESOURCE, str(broker_id), changes, broker_id, validate_only)
 
     async def _alter(
         self, kind: int, name: str, changes: Mapping[str, str | None], broker_id: BrokerId | None, validate_only: bool
@@ -148,6 +159,8 @@ def _release(fetch_version: int) -> str:
 
 
 def _title(kind: int, name: str) -> str:
+    if kind == LOGGER_RESOURCE:
+        return f"the loggers of broker {name}"
     return "all brokers" if kind == BROKER_RESOURCE and not name else repr(name)
 
 

@@ -36,6 +36,17 @@ def test_brokers_settings(here, whose, origin):
     eventually(lambda: "log.cleaner.min.compaction.lag.ms" not in settings(here, *whose))
 
 
+def test_levels_of_loggers(here):
+    whose, name = ("--broker-loggers", "0"), "sparklog.replica.cleaning"
+    done = here("config", "alter", *whose, "-c", f"{name}=ERROR")
+    assert done == (0, f"altered loggers of broker 0: {name}=ERROR\n", "")
+    try:
+        assert settings(here, *whose)[name] == ("ERROR", "this run")
+    finally:
+        assert here("config", "alter", *whose, "-d", name).status == 0
+    assert settings(here, *whose)[name] == settings(here, *whose)["root"]
+
+
 def test_a_table_says_where_a_value_comes_from(here):
     lines = [line.split("\t") for line in here("config", "describe", "--broker", 0, "--all").out.splitlines()]
     assert lines[0] == ["setting", "value", "from", "changes while it runs"]
@@ -47,6 +58,8 @@ def test_a_table_says_where_a_value_comes_from(here):
     [
         (["--broker", "7", "-c", "max.connections=9"], 2, "there is no broker 7, only 0"),
         (["--broker", "0", "-c", "port=9"], 1, "cannot change while it runs"),
+        (["--broker-loggers", "7", "-c", "root=WARN"], 2, "there is no broker 7, only 0"),
+        (["--broker-loggers", "0", "-c", "root=loud"], 1, "'loud' is no level"),
         (["--topic", "no-such-topic", "-c", "retention.ms=9"], 1, "there is no topic 'no-such-topic'"),
         (["--all-brokers", "-c", "nonsense=9"], 1, "'nonsense' is not known"),
     ],

@@ -1,4 +1,4 @@
-"""``sparklog config``: describe and alter the settings of a topic, of a broker, of all brokers."""
+"""``sparklog config``: describe and alter the settings of a topic, of a broker, of all brokers, of loggers."""
 
 from __future__ import annotations
 
@@ -18,27 +18,37 @@ if TYPE_CHECKING:
 
 
 class _Whose(NamedTuple):
-    """Whose settings are meant: one of the three."""
+    """Whose settings are meant: one of the four."""
 
     topic: str | None
     broker: int | None
     every_broker: bool
+    loggers: int | None
 
     def __str__(self) -> str:
+        if self.loggers is not None:
+            return f"loggers of broker {self.loggers}"
         if self.topic is not None:
             return f"topic {self.topic}"
         return "all brokers" if self.every_broker else f"broker {self.broker}"
 
     def check(self) -> _Whose:
         """Raises UsageError unless it is exactly one."""
-        if (self.topic is not None) + (self.broker is not None) + self.every_broker != 1:
-            raise click.UsageError("say whose settings: one of --topic, --broker, --all-brokers")
+        if sum(each is not None for each in (self.topic, self.broker, self.loggers)) + self.every_broker != 1:
+            raise click.UsageError("say whose settings: one of --topic, --broker, --all-brokers, --broker-loggers")
         return self
 
 
 def _whose(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the three options that say whose settings are meant."""
+    """Add the four options that say whose settings are meant."""
     for option in (
+        click.option(
+            "--broker-loggers",
+            "loggers",
+            type=click.IntRange(0),
+            metavar="ID",
+            help="The levels of this broker's loggers, until it stops: TRACE, DEBUG, INFO, WARN, ERROR, FATAL.",
+        ),
         click.option("--all-brokers", "every_broker", is_flag=True, help="What is set for all brokers at once."),
         click.option("--broker", type=click.IntRange(0), metavar="ID", help="The settings of this broker."),
         click.option("--topic", metavar="NAME", help="The settings of this topic."),
@@ -49,7 +59,7 @@ def _whose(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def config() -> None:
-    """See and change settings while the cluster runs: of a topic, of a broker, of all brokers.
+    """See and change settings while the cluster runs: of a topic, of a broker, of all brokers, of loggers.
 
     \b
     Examples:
@@ -57,6 +67,7 @@ def config() -> None:
       sparklog config describe --broker 0 --all
       sparklog config alter --all-brokers --config log.retention.ms=86400000
       sparklog config alter --topic clicks --delete-config retention.ms
+      sparklog config alter --broker-loggers 0 --config sparklog.replica.cleaning=WARN
     """
 
 
@@ -66,7 +77,13 @@ def config() -> None:
 @output_option
 @bootstrap_option
 def describe(
-    topic: str | None, broker: int | None, every_broker: bool, everything: bool, as_json: bool, bootstrap: str
+    topic: str | None,
+    broker: int | None,
+    every_broker: bool,
+    loggers: int | None,
+    everything: bool,
+    as_json: bool,
+    bootstrap: str,
 ) -> None:
     """Show the settings in force, and where each comes from: the topic, this broker, all brokers, the start, a default.
 
@@ -76,7 +93,7 @@ def describe(
       sparklog config describe --broker 0 --output json
       sparklog config describe --all-brokers
     """
-    whose = _Whose(topic, broker, every_broker).check()
+    whose = _Whose(topic, broker, every_broker, loggers).check()
     with administered(bootstrap) as admin:
         found = _settings(admin, whose)
     shown = [each for each in found if everything or each.source != DEFAULT.number]
@@ -103,6 +120,7 @@ def alter(
     topic: str | None,
     broker: int | None,
     every_broker: bool,
+    loggers: int | None,
     settings: tuple[str, ...],
     deleted: tuple[str, ...],
     bootstrap: str,
@@ -115,13 +133,15 @@ def alter(
       sparklog config alter --broker 0 --config max.connections=500
       sparklog config alter --all-brokers --delete-config log.retention.ms
     """
-    whose = _Whose(topic, broker, every_broker).check()
+    whose = _Whose(topic, broker, every_broker, loggers).check()
     changes = parse_changes(settings, deleted)
     if not changes:
         raise click.UsageError("name what to change: --config or --delete-config")
     with administered(bootstrap) as admin:
         if whose.topic is not None:
             admin.alter_topic_configs(whose.topic, changes)
+        elif whose.loggers is not None:
+            admin.alter_broker_loggers(_checked(admin, whose.loggers, "--broker-loggers"), changes)
         else:
             admin.alter_broker_configs(_broker(admin, whose), changes)
     click.echo(f"altered {whose}: {described_changes(changes)}")
@@ -130,17 +150,22 @@ def alter(
 def _settings(admin: Admin, whose: _Whose) -> list[ConfigEntry]:
     if whose.topic is not None:
         return admin.topic_configs(whose.topic)
+    if whose.loggers is not None:
+        return admin.broker_loggers(_checked(admin, whose.loggers, "--broker-loggers"))
     return admin.broker_configs(_broker(admin, whose))
 
 
 def _broker(admin: Admin, whose: _Whose) -> BrokerId | None:
-    """The broker's id, None for all. Raises BadParameter for one that is not in the cluster."""
+    """The broker's id, None for all."""
+    return None if whose.broker is None else _checked(admin, whose.broker, "--broker")
+
+
+def _checked(admin: Admin, broker: int, option: str) -> BrokerId:
+    """Raises BadParameter for a broker that is not in the cluster."""
     from sparklog.structs import BrokerId
 
-    if whose.broker is None:
-        return None
     there = sorted(admin.describe_cluster().brokers)
-    if whose.broker not in there:
+    if broker not in there:
         named = ", ".join(map(str, there))
-        raise click.BadParameter(f"there is no broker {whose.broker}, only {named}", param_hint="--broker")
-    return BrokerId(whose.broker)
+        raise click.BadParameter(f"there is no broker {broker}, only {named}", param_hint=option)
+    return BrokerId(broker)

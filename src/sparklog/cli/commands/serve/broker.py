@@ -16,7 +16,7 @@ import click
 from sparklog import not_compiled
 from sparklog.broker.server import Broker
 from sparklog.cli.garbage import ShortCollections
-from sparklog.cli.logs import begin_to_log
+from sparklog.cli.logs import LogFormat, begin_to_log
 from sparklog.config.broker import BrokerConfig, parse_broker_config
 from sparklog.config.properties import load_properties
 from sparklog.log.directories.privacy import UMASK
@@ -57,8 +57,18 @@ _SETTINGS = {
     envvar="SPARKLOG_LOGGING",
     help="A TOML file that says where log lines go, as conf/logging.toml does (or set SPARKLOG_LOGGING).",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice([each.value for each in LogFormat]),
+    envvar="SPARKLOG_LOG_FORMAT",
+    help="Log lines as text (the default) or as JSON, an object a line (or set SPARKLOG_LOG_FORMAT).",
+)
 def broker(
-    config: Path | None, settings: tuple[str, ...], log_settings: Path | None, **options: str | int | None
+    config: Path | None,
+    settings: tuple[str, ...],
+    log_settings: Path | None,
+    log_format: str | None,
+    **options: str | int | None,
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C; a second signal stops it without waiting for requests in hand.
 
@@ -71,6 +81,7 @@ def broker(
       sparklog broker --id 0 --zookeeper 127.0.0.1:2181 --data /var/lib/sparklog
       sparklog broker --config server.properties --set log.retention.hours=24
       sparklog broker --config server.properties --logging logging.toml
+      sparklog broker --config server.properties --log-format json
     """
     properties = load_properties(config) if config else {}
     for text in settings:
@@ -79,7 +90,7 @@ def broker(
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
         properties[name.strip()] = value.strip()
     properties |= {_SETTINGS[name]: str(value) for name, value in options.items() if value is not None}
-    begin_to_log(log_settings)
+    begin_to_log(log_settings, LogFormat(log_format) if log_format else None, _id_in(properties))
     if not_compiled is not None:
         _logger.info("the hot path is not compiled (%s): requests take twice the processor time", not_compiled)
     _allow_many_files()
@@ -87,6 +98,12 @@ def broker(
     if parsed.authorizer_class_name:
         os.umask(os.umask(UMASK) | UMASK)
     asyncio.run(_serve(parsed))
+
+
+def _id_in(properties: dict[str, str]) -> int | None:
+    """The broker's id; None where it is none, which is told when all settings are parsed."""
+    text = properties.get("broker.id", str(BrokerConfig().broker_id))
+    return int(text) if text.strip().isdecimal() else None
 
 
 def _allow_many_files() -> None:
