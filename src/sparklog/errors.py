@@ -20,6 +20,11 @@ The tree::
     ├── AuthenticationFailed        a peer is not who it says, or does not take us for who we say
     ├── PeerBusy                    too many requests wait for a broker already; try later
     ├── DeserializationError        a consumer's deserializer raised
+    ├── SerializationError          a value is not of its schema, or bytes are no value of a schema registry's
+    ├── RegistryError               a schema registry refused what was asked; ``.status`` is HTTP's, ``.code`` its own
+    │   ├── RegistryUnavailable     it cannot be reached, or cannot answer now; try later
+    │   ├── SchemaNotFound          it has no such schema, subject or version
+    │   └── IncompatibleSchema      a schema does not go with the earlier ones of its subject
     ├── WokenUp                     wakeup() interrupted a consumer that waited
     ├── ClientClosed                a client was used after close, in a forked child, or where it would wait for itself
     ├── StorageError                files beside the log, such as a backup's: damaged, or not what they should be
@@ -335,6 +340,31 @@ class DeserializationError(SparklogError):
         )
         self.tp = tp
         self.offset = offset
+
+
+class SerializationError(SparklogError):
+    """A value is not of its schema, or bytes are not a value in the wire format of schema registries."""
+
+
+class RegistryError(SparklogError):
+    """A schema registry refused what was asked. ``status`` is HTTP's, ``code`` the registry's own; 0 for none."""
+
+    def __init__(self, message: str, status: int = 0, code: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class RegistryUnavailable(RegistryError):
+    """No schema registry can be reached, or none can answer now. It says nothing about a schema; try later."""
+
+
+class SchemaNotFound(RegistryError):
+    """The registry has no such schema, subject or version."""
+
+
+class IncompatibleSchema(RegistryError):
+    """A schema does not go with the earlier ones of its subject, by the compatibility that is set for that."""
 
 
 class WokenUp(SparklogError):

@@ -20,7 +20,7 @@ from sparklog.structs import TopicPartition
 
 producer = Producer(bootstrap_servers="127.0.0.1:1", linger_ms=100_000)
 for _ in range({records}):
-    record = producer._producer.record(b"x", None, None, None)
+    record = producer._producer.record("t", b"x", None, None, None)
     producer._producer.try_append(TopicPartition("t", 0), record, None)
 {then}
 """
@@ -88,7 +88,7 @@ def test_what_waits_when_the_loop_ends_by_itself_fails(caplog):
         raise SystemExit
 
     producer = Producer(bootstrap_servers="127.0.0.1:1", linger_ms=100_000)
-    record = producer._producer.record(b"x", None, None, None)
+    record = producer._producer.record("t", b"x", None, None, None)
     future = producer._producer.try_append(TopicPartition("t", 0), record, None)
     room = threading.Event()
     producer._producer.await_room(room.set)

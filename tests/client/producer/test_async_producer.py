@@ -52,7 +52,7 @@ def _blocking(**settings):
 
 
 def _record(producer, value=b"x"):
-    return producer.record(value, None, None, None)
+    return producer.record("t", value, None, None, None)
 
 
 @pytest.mark.parametrize("call", ["send", "send_arrow", "flush", "close", "result"])

@@ -6,10 +6,31 @@ of the class that it will be written as. A wrong type is a TypeError, an impossi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 Headers = tuple[tuple[str, "bytes | None"], ...]
+
+
+class TopicSerializer(Protocol):
+    """Makes bytes of a key or value that is sent to a topic, as Kafka's serializers do."""
+
+    def serialize(self, topic: str, value: Any, /) -> bytes | None: ...
+
+
+Serializer = Callable[[Any], "bytes | None"] | TopicSerializer
+
+
+def serializing(name: str, given: Serializer | None) -> Callable[[str, Any], bytes | None] | None:
+    """The function of topic and value that ``given`` is. Raises TypeError for what is no serializer."""
+    if given is None:
+        return None
+    found = getattr(given, "serialize", None)
+    if callable(found):
+        return found  # type: ignore[no-any-return]
+    if not callable(given):
+        raise TypeError(f"{name} is a function, not {given!r}; or an object with serialize(topic, value)")
+    return lambda _topic, value: given(value)
 
 
 def check_target(topic: Any, partition: Any) -> None:

@@ -29,7 +29,7 @@ from sparklog.client.cluster.retry import OutOfTime
 from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.producer.accumulator import Accumulator
-from sparklog.client.producer.arguments import as_bytes, as_headers, check_target
+from sparklog.client.producer.arguments import Serializer, as_bytes, as_headers, check_target, serializing
 from sparklog.client.producer.batch import ProducerBatch
 from sparklog.client.producer.config import ProducerConfig
 from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture, interrupted, queueing
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger(__name__)
-Serializer = Callable[[Any], "bytes | None"]
 _CREATION_PATIENCE = 15.0
 """Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
 _REST_INTERVAL = 0.005
@@ -58,7 +57,8 @@ class AsyncProducer:
     """A producer on the caller's event loop. ``async with`` starts and closes it.
 
     Settings by Kafka's names, in a mapping or as keywords with underscores. ``key_serializer`` and ``value_serializer``
-    make bytes of what is sent; without one, bytes, str (as UTF-8) and None are taken. ``partitioner`` is called with
+    make bytes of what is sent: functions of a key or value, or objects with ``serialize(topic, value)``; without one,
+    bytes, str (as UTF-8) and None are taken. ``partitioner`` is called with
     topic, key, value and the number of partitions, and returns one; the default is Kafka's (murmur2 of the key; without
     a key one partition for a batch, then another).
     """
@@ -73,8 +73,8 @@ class AsyncProducer:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
-        check_callable("key_serializer", key_serializer)
-        check_callable("value_serializer", value_serializer)
+        self._key_serializer = serializing("key_serializer", key_serializer)
+        self._value_serializer = serializing("value_serializer", value_serializer)
         check_callable("partitioner", partitioner)
         self.config = ProducerConfig.of(settings, **more)
         self._session = Session(self.config, clock)
@@ -86,8 +86,6 @@ class AsyncProducer:
         self._accumulator = Accumulator(self.config)
         self._accumulator.is_interrupted = self.is_interrupted
         self._router = Router(self._session.leaders, self.config.batch_size, partitioner)
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
         self._transaction: Transaction | None = None
         if self.config.is_transactional:
             self._transaction = Transaction(self.config.transactional_id, two_phase=self.config.two_phase_commit)
@@ -184,7 +182,7 @@ class AsyncProducer:
         no room or no such partition. A call that a signal handler interrupts has queued the record or has not; then
         ``on_delivery`` may never be called.
         """
-        record = self.record(value, key, headers, timestamp)
+        record = self.record(topic, value, key, headers, timestamp)
         now = self._monotonic()
         if self._accumulator.appended >= self._rest_at or now >= self._rest_by:
             await self._rest(now)
@@ -212,12 +210,12 @@ class AsyncProducer:
         self._rest_by = now + _REST_INTERVAL
         await asyncio.sleep(0)
 
-    def record(self, value: Any, key: Any, headers: Any, timestamp: int | None) -> tuple[Any, ...]:
+    def record(self, topic: str, value: Any, key: Any, headers: Any, timestamp: int | None) -> tuple[Any, ...]:
         """What is appended: timestamp, key, value, headers. TypeError or ValueError for what is no record."""
         if self._key_serializer is not None:
-            key = self._key_serializer(key)
+            key = self._key_serializer(topic, key)
         if self._value_serializer is not None:
-            value = self._value_serializer(value)
+            value = self._value_serializer(topic, value)
         if key is not None and key.__class__ is not bytes:
             key = as_bytes(key, "key")
         if value is not None and value.__class__ is not bytes:

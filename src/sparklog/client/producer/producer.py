@@ -84,7 +84,7 @@ class Producer:
         if self._process != _process:
             self._thread.check()
         producer = self._producer
-        record = producer.record(value, key, headers, timestamp)
+        record = producer.record(topic, value, key, headers, timestamp)
         deadline = room = None
         while True:
             tp = producer._router.route(topic, record[1], record[2], partition)

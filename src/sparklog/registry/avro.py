@@ -1,0 +1,124 @@
+"""Avro values of a producer and a consumer, by their ids in a schema registry. fastavro reads and writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+from sparklog.errors import SerializationError
+from sparklog.registry.extras import needed
+from sparklog.registry.registry import SchemaRegistry
+from sparklog.registry.schema import AVRO, Reference, Schema
+from sparklog.registry.serializing import Encoding, SchemaSerializer
+from sparklog.registry.wire import FRAME, schema_id_of
+
+AvroSchema = str | Mapping[str, Any] | list[Any]
+"""JSON text, or the parsed JSON."""
+
+
+class AvroSerializer(SchemaSerializer):
+    """Writes values as Avro; ``to_dict`` makes of a value what fastavro takes. The rest is SchemaSerializer's.
+
+    Raises SerializationError for what is no Avro schema.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: AvroSchema | None = None,
+        *,
+        to_dict: Callable[[Any], Any] | None = None,
+        references: tuple[Reference, ...] = (),
+        **more: Any,
+    ) -> None:
+        found = None if schema is None else Schema(text_of(schema), AVRO, references)
+        super().__init__(registry, found, lambda each: _encoding(parsed(registry, each), to_dict), **more)
+
+
+def _encoding(schema: Any, to_dict: Callable[[Any], Any] | None) -> Encoding:
+    avro = needed("fastavro")
+    validate = needed("fastavro.validation").validate
+
+    def encode(value: Any) -> bytes:
+        written = value if to_dict is None else to_dict(value)
+        stream = BytesIO()
+        try:
+            validate(written, schema)  # the writer alone takes null for false, and cuts long numbers
+            avro.schemaless_writer(stream, schema, written)
+        except Exception as error:  # fastavro raises any error, depending on the value
+            raise SerializationError(f"a value is not of the Avro schema: {error}") from error
+        return stream.getvalue()
+
+    name = schema.get("name", "") if isinstance(schema, Mapping) else ""
+    return Encoding(name, encode)
+
+
+class AvroDeserializer:
+    """A ``key_deserializer`` or ``value_deserializer``: reads a value with the schema whose id it has.
+
+    With ``schema``, the reader's, the value is resolved to it, as Avro specifies. ``from_dict`` makes an object of it.
+    Raises SerializationError for bytes that are no such value, SchemaNotFound for an id that the registry does not
+    have, RegistryUnavailable when it cannot be asked: the consumer stays before the record.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: AvroSchema | None = None,
+        *,
+        from_dict: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._registry = registry
+        self._reader = None if schema is None else parsed(registry, Schema(text_of(schema)))
+        self._from_dict = from_dict
+        self._writers: dict[int, Any] = {}
+
+    def __call__(self, data: bytes) -> Any:
+        schema_id = schema_id_of(data)
+        writer = self._writers.get(schema_id)
+        if writer is None:
+            writer = self._writers[schema_id] = self._asked(schema_id)
+        found = read_avro(data, writer, self._reader)
+        return found if self._from_dict is None else self._from_dict(found)
+
+    def prepare(self, schema_id: int) -> None:
+        """Ask the registry now for what values of ``schema_id`` were written with."""
+        self._writers[schema_id] = self._asked(schema_id)
+
+    def _asked(self, schema_id: int) -> Any:
+        return parsed(self._registry, self._registry.schema(schema_id))
+
+
+def read_avro(data: bytes, writer: Any, reader: Any = None) -> Any:
+    """The value behind the frame. Raises SerializationError for bytes that are not exactly one value of ``writer``."""
+    avro = needed("fastavro")
+    stream = BytesIO(data)
+    stream.seek(FRAME.size)
+    try:
+        found = avro.schemaless_reader(stream, writer, reader)
+    except Exception as error:  # fastavro raises any error, depending on the bytes
+        raise SerializationError(f"it is no value of its Avro schema: {error!r}") from error
+    if left := len(data) - stream.tell():
+        raise SerializationError(f"{left} bytes follow the value")
+    return found
+
+
+def parsed(registry: SchemaRegistry, schema: Schema) -> Any:
+    """The schema as fastavro takes it, with those that it refers to. Raises SerializationError if it is not Avro."""
+    if schema.kind != AVRO:
+        raise SerializationError(f"its schema is of {schema.kind}, not of Avro")
+    avro = needed("fastavro")
+    named: dict[str, Any] = {}
+    try:
+        for inner in registry.referenced(schema).values():
+            avro.parse_schema(json.loads(inner.text), named)
+        return avro.parse_schema(json.loads(schema.text), named)
+    except (ValueError, LookupError, TypeError, avro.schema.SchemaParseException) as error:
+        raise SerializationError(f"the Avro schema cannot be read: {error!r}") from error
+
+
+def text_of(schema: AvroSchema) -> str:
+    """The schema as text: what is text already is left as it is, for its id belongs to that."""
+    return schema if isinstance(schema, str) else json.dumps(schema)

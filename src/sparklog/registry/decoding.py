@@ -1,0 +1,73 @@
+"""Values of any schema as JSON text, for people: a command line, a web page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from sparklog.errors import SerializationError
+from sparklog.registry.avro import parsed, read_avro
+from sparklog.registry.json_schema import read_json
+from sparklog.registry.registry import SchemaRegistry
+from sparklog.registry.schema import AVRO, JSON, Schema
+from sparklog.registry.wire import schema_id_of
+
+_Decode = Callable[[bytes], str]
+
+
+class ValueDecoder:
+    """``decode`` makes JSON text of a value in the wire format, by whatever schema its id is."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+        self._decoders: dict[int, _Decode] = {}
+
+    def decode(self, data: bytes) -> str:
+        """One line of JSON. Bytes are text by Latin-1, as in Avro's JSON; decimals and times are text; so is NaN.
+
+        Raises SerializationError for bytes that are no such value, SchemaNotFound for an id that the registry does not
+        have, RegistryUnavailable when it cannot be asked.
+        """
+        schema_id = schema_id_of(data)
+        decode = self._decoders.get(schema_id)
+        if decode is None:
+            decode = self._decoders[schema_id] = self._decoder(self._registry.schema(schema_id))
+        return decode(data)
+
+    def _decoder(self, schema: Schema) -> _Decode:
+        if schema.kind == AVRO:
+            writer = parsed(self._registry, schema)
+            return lambda data: as_line(read_avro(data, writer))
+        if schema.kind == JSON:
+            return lambda data: as_line(read_json(data))
+        raise SerializationError(f"its schema is of {schema.kind}; only AVRO and JSON are read here")
+
+
+def as_line(value: Any) -> str:
+    """The value as one line of JSON."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
+    except ValueError:  # it has a NaN or an infinity somewhere
+        return json.dumps(_without_constants(value), ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(value)
+
+
+def _without_constants(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _without_constants(each) for name, each in value.items()}
+    return [_without_constants(each) for each in value] if isinstance(value, list) else value

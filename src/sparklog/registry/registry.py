@@ -1,0 +1,161 @@
+"""``SchemaRegistry``: what a registry knows of schemas, asked once and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from sparklog.clock import Clock, SystemClock
+from sparklog.errors import IncompatibleSchema, RegistryError, SchemaNotFound
+from sparklog.registry.http import HttpRegistry
+from sparklog.registry.schema import Registered, Schema, number_of, registered_of, schema_of
+from sparklog.registry.settings import RegistrySettings
+
+_UNKNOWN_FOR_S = 5.0
+"""For how long it is believed that there is no schema of an id. A registry may learn of one later than the log."""
+_MOST_UNKNOWN = 1000
+_IN_WORDS = {
+    "BACKWARD": "it must read what its latest version wrote, so a field that is new needs a default",
+    "BACKWARD_TRANSITIVE": "it must read what all its versions wrote, so a field that is new needs a default",
+    "FORWARD": "its latest version must read what it writes, so a field that is gone must have had a default",
+    "FORWARD_TRANSITIVE": "all its versions must read what it writes, so a field that is gone must have had a default",
+    "FULL": "it and its latest version must read one another, so fields that come and go need defaults",
+    "FULL_TRANSITIVE": "it and all its versions must read one another, so fields that come and go need defaults",
+}
+"""The compatibility of a subject → what a schema must be."""
+
+
+class SchemaRegistry:
+    """A client of a registry with Confluent's API: Confluent's, Karapace, Apicurio (at ``/apis/ccompat/v7``).
+
+    Settings by the names of Kafka's serializers, as a mapping or as keywords with underscores
+    (``schema_registry_url="http://host:8081"``, ``basic_auth_user_info="user:password"``). For any thread; it blocks.
+    Every call raises RegistryUnavailable when no server answers, and RegistryError for what is refused.
+    """
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, *, clock: Clock | None = None, **more: Any) -> None:
+        self.settings = RegistrySettings.of(settings, **more)
+        self._clock = clock or SystemClock()
+        self._http = HttpRegistry(self.settings, self._clock)
+        self._lock = threading.RLock()
+        """Of the caches. It is held while a registry is asked, so that no two threads ask the same."""
+        self._schemas: dict[int, Schema] = {}
+        self._unknown: dict[int, tuple[float, SchemaNotFound]] = {}
+        self._ids: dict[tuple[str, Schema], int] = {}
+        self._versions: dict[tuple[str, int], Registered] = {}
+
+    def schema(self, schema_id: int) -> Schema:
+        """The schema of that id. Raises SchemaNotFound if there is none."""
+        found = self._schemas.get(schema_id)
+        if found is None:
+            with self._lock:
+                found = self._schemas.get(schema_id) or self._asked_schema(schema_id)
+        return found
+
+    def _asked_schema(self, schema_id: int) -> Schema:
+        until, error = self._unknown.get(schema_id, (0.0, None))
+        if error is not None and self._clock.monotonic() < until:
+            raise error
+        try:
+            found = schema_of(self._http.ask("GET", f"/schemas/ids/{schema_id}"))
+        except SchemaNotFound as missing:
+            if len(self._unknown) >= _MOST_UNKNOWN:
+                self._unknown.clear()
+            self._unknown[schema_id] = (self._clock.monotonic() + _UNKNOWN_FOR_S, missing)
+            raise
+        self._schemas[schema_id] = found
+        return found
+
+    def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """The id of the schema, which becomes the subject's newest version unless it is one already.
+
+        Raises IncompatibleSchema, which says why, if it does not go with the earlier versions.
+        """
+        return self._known_id(subject, schema, f"{_of(subject)}/versions", normalize)
+
+    def id_of(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """The id of the schema. Raises SchemaNotFound if it is no version of the subject; nothing is registered."""
+        try:
+            return self._known_id(subject, schema, _of(subject), normalize)
+        except SchemaNotFound as error:
+            raise SchemaNotFound(
+                f"the schema is not registered under {subject}: {error}; register it, or let the serializer do it"
+                " (auto_register_schemas=True)",
+                error.status,
+                error.code,
+            ) from None
+
+    def _known_id(self, subject: str, schema: Schema, path: str, normalize: bool) -> int:
+        with self._lock:
+            found = self._ids.get((subject, schema))
+            if found is None:
+                found = self._ids[subject, schema] = self._asked_id(subject, schema, path, normalize)
+        return found
+
+    def _asked_id(self, subject: str, schema: Schema, path: str, normalize: bool) -> int:
+        query = "?normalize=true" if normalize else ""
+        try:
+            return number_of(self._http.ask("POST", path + query, schema.request()), "id")
+        except IncompatibleSchema as error:
+            raise IncompatibleSchema(self._why_incompatible(subject, error), error.status, error.code) from None
+
+    def _why_incompatible(self, subject: str, error: IncompatibleSchema) -> str:
+        level = self.compatibility(subject)
+        rule = _IN_WORDS.get(level, "")
+        return f"the schema cannot become a version of {subject}, whose compatibility is {level}: {rule}. {error}"
+
+    def compatibility(self, subject: str) -> str:
+        """The level that counts for the subject: ``BACKWARD``, ``FULL_TRANSITIVE``, ``NONE``, …"""
+        path = f"/config/{quote(subject, safe='')}"
+        try:
+            answer = self._http.ask("GET", f"{path}?defaultToGlobal=true")
+        except SchemaNotFound:
+            answer = self._http.ask("GET", "/config")
+        found = answer.get("compatibilityLevel") if isinstance(answer, dict) else None
+        return str(found)
+
+    def complaints(self, subject: str, schema: Schema, version: int | str = "latest") -> list[str]:
+        """Why the schema could not be registered beside that version; empty if it could be. Registers nothing."""
+        path = f"/compatibility{_of(subject)}/versions/{version}?verbose=true"
+        answer = self._http.ask("POST", path, schema.request())
+        if not isinstance(answer, dict) or "is_compatible" not in answer:
+            raise RegistryError(f"the schema registry says nothing of compatibility: {str(answer)[:200]!r}")
+        if answer["is_compatible"]:
+            return []
+        return [str(each) for each in answer.get("messages") or ["it is not compatible"]]
+
+    def latest(self, subject: str) -> Registered:
+        """The newest version, asked each time. Raises SchemaNotFound if there is no such subject."""
+        return registered_of(self._http.ask("GET", f"{_of(subject)}/versions/latest"))
+
+    def version(self, subject: str, version: int) -> Registered:
+        """That version, kept. Raises SchemaNotFound if there is none."""
+        with self._lock:
+            found = self._versions.get((subject, version))
+            if found is None:
+                found = registered_of(self._http.ask("GET", f"{_of(subject)}/versions/{version}"))
+                self._versions[subject, version] = found
+        return found
+
+    def versions(self, subject: str) -> list[int]:
+        """The numbers of a subject's versions, asked each time."""
+        return list(map(int, self._http.ask("GET", f"{_of(subject)}/versions")))
+
+    def subjects(self) -> list[str]:
+        """The names of all subjects, asked each time."""
+        return sorted(map(str, self._http.ask("GET", "/subjects")))
+
+    def referenced(self, schema: Schema) -> dict[str, Schema]:
+        """The schemas that one refers to, and those that these refer to, by name; each after what it refers to."""
+        found: dict[str, Schema] = {}
+        for each in schema.references:
+            inner = self.version(each.subject, each.version).schema
+            found |= {name: text for name, text in self.referenced(inner).items() if name not in found}
+            found[each.name] = inner
+        return found
+
+
+def _of(subject: str) -> str:
+    return f"/subjects/{quote(subject, safe='')}"
