@@ -105,6 +105,13 @@ def test_a_user_must_be_shown(served):
     assert SchemaRegistry(schema_registry_url=url, basic_auth_user_info="ann:secret").subjects() == []
 
 
+def test_a_refusal_is_told_in_the_registrys_words(registry, server):
+    server.broken = lambda: Refusal(422, 42201, "Invalid schema")
+    with pytest.raises(RegistryError, match="answers 422: Invalid schema$") as caught:
+        registry.register("s", _ONE)
+    assert (caught.value.status, caught.value.code) == (422, 42201)
+
+
 def test_a_registry_with_tls():
     certificates = Certificates()
     server = TlsSettings(

@@ -111,4 +111,5 @@ def _refusal(address: Address, status: int, found: Any) -> RegistryError:
         return IncompatibleSchema(words, status, code)
     if status == _NOT_FOUND and code:
         return SchemaNotFound(words, status, code)
-    return RegistryError(f"{words}; is this its address (schema.registry.url)?", status, code)
+    advice = "" if code else "; is this its address (schema.registry.url)?"
+    return RegistryError(words + advice, status, code)
