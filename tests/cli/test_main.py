@@ -40,6 +40,7 @@ GROUPS = {
     "writes": ("list", "finish", "declare"),
     "log": ("dump", "verify", "dirs", "move"),
     "takeover": ("check",),
+    "perf": ("produce", "consume", "e2e"),
 }
 COMMAND_LINES = [[name] for name in COMMANDS] + [[group, name] for group, names in GROUPS.items() for name in names]
 ASKING = [

@@ -33,6 +33,7 @@ ROOMS: dict[str, dict[str, str]] = {
     },
     "watch": {
         "doctor": "Say what is wrong with the cluster, and what to type.",
+        "perf": "Measure how fast the cluster takes, gives and passes on records.",
     },
     "cluster": {
         "topic": "Create, list, describe, alter and delete topics.",
