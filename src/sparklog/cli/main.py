@@ -33,6 +33,7 @@ ROOMS: dict[str, dict[str, str]] = {
     },
     "watch": {
         "doctor": "Say what is wrong with the cluster, and what to type.",
+        "top": "Show brokers, topics and groups as they go on, live.",
         "perf": "Measure how fast the cluster takes, gives and passes on records.",
     },
     "cluster": {

@@ -1,0 +1,42 @@
+"""What is drawn."""
+
+import io
+
+from rich.console import Console
+
+from sparklog.cli.top.screen import KEYS, cells, drawn, headings
+from sparklog.cli.top.view import SORTS, BrokerRow, GroupRow, TopicRow, View
+
+
+def text(view, height, sort="name"):
+    out = io.StringIO()
+    Console(file=out, width=120, height=height).print(drawn(view, sort, height))
+    return out.getvalue()
+
+
+def test_every_sort_has_a_key_of_its_own():
+    assert sorted(KEYS.values()) == sorted(SORTS)
+    assert "q" not in KEYS
+
+
+def test_numbers_for_a_person():
+    assert cells(["a", None, 0.0, 1.25, 12.5, 1234567, 1234.5]) == ["a", "-", "0", "1.2", "12", "1,234,567", "1,234"]
+    assert headings(("records_per_s", "disk_percent")) == ["records/s", "disk percent"]
+
+
+def test_a_screen_is_never_overrun_and_shows_all_three():
+    many = View(
+        2.0,
+        [BrokerRow(each, 1, 1, 1.0, 1.0, 1, None) for each in range(3)],
+        [TopicRow(f"topic-{each:03}", 1, 1.0, 1.0, 1.0, 1) for each in range(100)],
+        [GroupRow(f"group[{each:03}]", "Stable", 1.0, 1, 1.0) for each in range(100)],
+    )
+    found = text(many, 40)
+    assert len(found.splitlines()) <= 40
+    assert "topic-000" in found
+    assert "group[000]" in found
+    assert "topic-099" not in found
+
+
+def test_nothing_at_all_can_be_drawn():
+    assert "sparklog top" in text(View(1.0, [], [], []), 24)
