@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,8 @@ from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import output_option, show_json, show_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparklog.cli.top.view import View
     from sparklog.client.admin.admin import Admin
     from sparklog.clock import Clock
@@ -66,11 +68,12 @@ def _print(view: View, sort: str, as_json: bool) -> None:
 
     topics, groups = sorted_rows(view.topics, sort), sorted_rows(view.groups, sort)
     if as_json:
-        lists = {"brokers": view.brokers, "topics": topics, "groups": groups}
+        lists: dict[str, Sequence[Any]] = {"brokers": view.brokers, "topics": topics, "groups": groups}
         show_json({"seconds": view.seconds} | {name: [each._asdict() for each in rows] for name, rows in lists.items()})
         return
-    for kind, rows in ((BrokerRow, view.brokers), (TopicRow, topics), (GroupRow, groups)):
-        names = headings(kind._fields)
+    tables = ((BrokerRow._fields, view.brokers), (TopicRow._fields, topics), (GroupRow._fields, groups))
+    for fields, rows in tables:
+        names = headings(fields)
         show_table(names, [cells(row) for row in rows], right=names[1:])
 
 
