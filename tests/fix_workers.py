@@ -15,7 +15,13 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 TABLES = ("tests/jobs/test_offload.py", "tests/spark/batch/", "tests/spark/lake/", "tests/testing/test_session.py")
-SOURCE = ("tests/spark/", "tests/demo/test_delays.py", "tests/demo/test_relay.py", "tests/docs/test_migration.py")
+SOURCE = (
+    "tests/spark/",
+    "tests/demo/test_delays.py",
+    "tests/demo/test_relay.py",
+    "tests/docs/test_migration.py",
+    "tests/docs/test_tutorial.py",
+)
 SPARK = (TABLES, SOURCE)
 """Where the tests that use the ``spark`` fixture are: a session for each of these; a test is of the first it fits."""
 SESSIONLESS = (

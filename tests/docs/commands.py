@@ -28,8 +28,8 @@ _JOB = re.compile(r"jobs/(\w+)\.py")
 _TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 _OTHERS = frozenset(
     """
-    chmod chown curl echo grep install jq kafka-configs.sh kcat nc openssl pip pyspark pytest seq spark-submit systemctl
-    wc zookeeper-security-migration.sh
+    cat chmod chown curl echo grep install jq kafka-configs.sh kcat kill nc openssl pip printf pyspark pytest sed seq
+    sort spark-submit systemctl wc zookeeper-security-migration.sh
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
 """The programs of others that pages name."""

@@ -34,9 +34,31 @@ _HEAD = """\
 
 `sparklog.client` has three clients: `Producer`, `Consumer` and `Admin`. Each blocks. `AsyncProducer`, `AsyncConsumer`
 and `AsyncAdmin` have the same methods on an event loop: a call marked *await* is awaited there, and `with` is `async
-with`. All work with sparklog's brokers and with Kafka's. A first program is in the [README](../README.md). What a
-program gets that crashes: [at most once](delivery/at-most-once.md), [at least once](delivery/at-least-once.md),
-[exactly once](delivery/exactly-once.md).
+with`. All work with sparklog's brokers and with Kafka's. The [tutorial](tutorial.md) begins with programs. What a
+program gets that crashes: [guarantees.md](guarantees.md#exactly-once).
+
+```python
+import pyarrow as pa
+
+from sparklog.client import Admin, Consumer, NewTopic, Producer
+
+with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+    future = producer.send("clicks", "a value", key="a key", headers={"h": b"1"})
+    print(future.result())
+    producer.send_arrow("clicks", pa.table({"key": ["a", "b"], "value": ["1", "2"]}))
+
+with Consumer(bootstrap_servers="127.0.0.1:9092", group_id="readers", auto_offset_reset="earliest") as consumer:
+    consumer.subscribe(["clicks"])
+    print(consumer.poll(timeout=10, max_records=3))
+    print(consumer.poll_arrow(timeout=10).schema)
+
+with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    admin.create_topics([NewTopic("orders", partitions=3)])
+    print([topic.name for topic in admin.list_topics()])
+```
+
+On an event loop `send` is awaited twice, `await (await producer.send("clicks", "v"))`: first for room to queue the
+record, then for its delivery.
 
 Settings have Kafka's names. Give them in a mapping, `Producer({"bootstrap.servers": "127.0.0.1:9092"})`, or as keywords
 with `_` for the dots, `Producer(bootstrap_servers="127.0.0.1:9092")`. Kafka's settings that mean nothing here are left
