@@ -7,6 +7,7 @@ import pytest
 from integration.test_sasl import SCRAM, set_password
 from pyspark.cloudpickle import dumps
 from pyspark.sql.types import StructField, StructType
+from spark.lake.history.both_sides import SCHEMA, Scene, offsets
 
 from sparklog.client import Admin
 from sparklog.client.admin.admin import NewTopic
@@ -25,14 +26,20 @@ VALUES = StructType([StructField("value", READ_COLUMNS["value"])])
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory, zookeeper):
+def ports():
+    """Of the listener that anybody may come by, and of the other one."""
+    return free_port(), free_port()
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory, zookeeper, ports):
     """The options of ``User:alice``, at a broker that asks for credentials."""
     connect = f"{zookeeper.connect_string}/task-tokens"
     zk = ZkClient(connect, session_timeout=10, on_session=lambda _: None)
     zk.ensure_tree()
     set_password(zk, "alice", PASSWORD)
     zk.close()
-    plain, sasl = free_port(), free_port()
+    plain, sasl = ports
     broker = BrokerHarness(
         tmp_path_factory.mktemp("broker"),
         connect,
@@ -133,12 +140,44 @@ def test_who_is_sent_a_token_alone_sends_it_on(settings, made):
     [
         ({"taskToken": "soon"}, "taskToken"),
         ({"taskToken": "1h", "kafka.security.protocol": "PLAINTEXT"}, "PLAINTEXT"),
-        ({"taskToken": "1h", "history": "/table"}, "history"),
+        ({"taskToken": "1h", "path": "/logs", "kafka.bootstrap.servers": None}, "ask no broker"),
     ],
 )
 def test_a_token_that_cannot_be_shown_is_refused(settings, more, named):
+    options = {name: text for name, text in ({**settings, "subscribe": "t"} | more).items() if text is not None}
     with pytest.raises(DataSourceError, match=named):
-        source({**settings, "subscribe": "t"}, **more).reader(StructType())
+        source(options).reader(StructType())
+
+
+@pytest.fixture
+def scene(settings, ports, topic, tmp_path):
+    """Offsets 0 to 9 in the table alone, 10 to 19 in the log alone."""
+    found = Scene(f"127.0.0.1:{ports[0]}", topic, tmp_path / "table")
+    found.send(10)
+    found.offload()
+    found.trim(10)
+    found.send(10)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_read_of_table_and_log_comes_by_the_token(settings, scene, is_stream):
+    more = {"subscribe": scene.topic, "history": str(scene.table.path), "taskToken": "1h"}
+    found = source(settings, **more, **({"startingOffsets": "earliest"} if is_stream else {}))
+    if is_stream:
+        reader = found.streamReader(SCHEMA)
+        start = reader.initialOffset()
+        tasks = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+        reader.stop()
+    else:
+        reader = found.reader(SCHEMA)
+        tasks = reader.partitions()
+    sent = dumps((found.streamReader(SCHEMA) if is_stream else reader, tasks))
+    assert PASSWORD.encode() not in sent
+    assert b"tokenauth" in sent
+    reader, tasks = pickle.loads(sent)
+    assert [each for task in tasks for each in offsets(reader.read(task))] == [*range(20)]
 
 
 def test_brokers_without_tokens_are_named_before_a_task_starts(bootstrap, settings, made):

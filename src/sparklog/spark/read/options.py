@@ -141,10 +141,12 @@ def _check_history(raw: RawOptions) -> None:
 
 
 def _check_task_token(raw: RawOptions) -> None:
-    """Raises DataSourceError for options of reads whose tasks do not ask brokers alone."""
-    others: list[Option[Any]] = [each for each in (table.PATH, table.HISTORY) if raw.has(each)]
-    if raw.has(table.TASK_TOKEN) and others:
-        said = f"options 'taskToken' and '{others[0].name}' are both given: the token is for reads of a cluster alone"
+    """Raises DataSourceError for a token where no broker is asked."""
+    if raw.has(table.TASK_TOKEN) and raw.has(table.PATH):
+        said = (
+            "options 'taskToken' and 'path' are both given: tasks that read log directories ask no broker, so they need"
+            " no token. Remove 'taskToken', and the credentials too"
+        )
         raise DataSourceError("SPARKLOG_CONFLICTING_OPTIONS", said)
 
 

@@ -23,7 +23,14 @@ from sparklog.spark.failures import translated
 from sparklog.spark.lake.history.snapshot import Snapshot, refuse
 from sparklog.spark.lake.history.table_rows import TableRows
 from sparklog.spark.lake.progress import Progress
-from sparklog.spark.read.batch_reader import RangesPartition, SparklogReader, plan_tasks
+from sparklog.spark.read.batch_reader import (
+    RangesPartition,
+    SparklogReader,
+    options_of_task,
+    plan_tasks,
+    task_login,
+    with_login,
+)
 from sparklog.spark.read.columns import LogReader
 from sparklog.spark.read.data_loss import DataLoss, DataLossReporter, offset_after_loss
 from sparklog.spark.read.offsets import OffsetRange, Offsets
@@ -255,7 +262,8 @@ class UnionResolver(OffsetResolver):
 
     def with_table(self, tasks: Iterable[RangesPartition]) -> list[UnionPartition]:
         """The tasks, each with what it needs of the table."""
-        return [UnionPartition(each.ranges, self._ask(TableSide.narrowed, each.ranges)) for each in tasks]
+        narrowed = TableSide.narrowed
+        return [UnionPartition(each.ranges, self._ask(narrowed, each.ranges), client=each.client) for each in tasks]
 
     def refresh_for(self, ranges: Iterable[OffsetRange]) -> None:
         """Take the newest version if one of the ranges begins in the table: a file of an older one may have gone."""
@@ -291,11 +299,12 @@ class UnionReader(SparklogReader):
             resolver = UnionResolver(cluster, self._options)
             ranges = resolver.batch_ranges()
             check_columns(resolver, self._schema)
-            tasks = resolver.with_table(plan_tasks(self._options, ranges, resolver))
+            planned = with_login(plan_tasks(self._options, ranges, resolver), task_login(self._options))
+            tasks = resolver.with_table(planned)
         return [*tasks] or [RangesPartition(())]
 
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
-        return read_both(self._options, self._schema, partition)
+        return read_both(options_of_task(self._options, partition), self._schema, partition)
 
 
 class UnionStreamReader(SparklogStreamReader):
@@ -314,7 +323,7 @@ class UnionStreamReader(SparklogStreamReader):
             return [*self._resolver.with_table(tasks)]
 
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
-        return read_both(self._options, self._schema, partition)
+        return read_both(options_of_task(self._options, partition), self._schema, partition)
 
     def _new_planner(self) -> StreamPlanner:
         return StreamPlanner(self._options, sources=self._sources)
