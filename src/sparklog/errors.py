@@ -18,6 +18,7 @@ The tree::
     ├── ConnectionFailed            a peer cannot be reached, or hung up
     │   └── PeerSilent              it accepts connections, and answers nothing
     ├── AuthenticationFailed        a peer is not who it says, or does not take us for who we say
+    │   └── DelegationTokenRefused  the delegation token that we show has ended
     ├── PeerBusy                    too many requests wait for a broker already; try later
     ├── DeserializationError        a consumer's deserializer raised
     ├── SerializationError          a value is not of its schema, or bytes are no value of a schema registry's
@@ -324,6 +325,10 @@ class PeerSilent(ConnectionFailed):
 
 class AuthenticationFailed(SparklogError):
     """A certificate, a password or a token was not accepted, here or by the peer."""
+
+
+class DelegationTokenRefused(AuthenticationFailed):
+    """A broker does not know the delegation token that we show, or not any more."""
 
 
 class PeerBusy(SparklogError):

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from sparklog.errors import AuthenticationFailed, ConnectionFailed, RemoteProtocolError, SparklogError
+from sparklog.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    DelegationTokenRefused,
+    RemoteProtocolError,
+    SparklogError,
+)
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
@@ -225,6 +231,19 @@ def test_a_wrong_password_is_told_in_the_brokers_words(ask: Ask) -> None:
             PasswordServer(cluster)
             security = ConnectionSecurity(None, PasswordMechanism("hidden-1"))
             with pytest.raises(AuthenticationFailed, match=r"refused us .PASSWORD.: .*Invalid username") as told:
+                await ask(cluster.brokers[0].endpoint, security)
+            assert "hidden-1" not in str(told.value)
+
+    asyncio.run(run())
+
+
+@BOTH
+def test_a_delegation_token_that_is_not_taken_is_named(ask: Ask) -> None:
+    async def run() -> None:
+        async with broker() as cluster:
+            PasswordServer(cluster)
+            security = ConnectionSecurity(None, PasswordMechanism("hidden-1", token_id="T1"))
+            with pytest.raises(DelegationTokenRefused, match=r"refused delegation token T1, which has ended") as told:
                 await ask(cluster.brokers[0].endpoint, security)
             assert "hidden-1" not in str(told.value)
 

@@ -14,6 +14,7 @@ from sparklog.security.mechanisms import (
     client_mechanism,
     server_mechanism,
     settings_of,
+    token_id_of,
 )
 from sparklog.security.sasl.jaas import LOGIN_MODULES
 from sparklog.security.sasl.scram import ScramSource
@@ -60,9 +61,13 @@ def test_name_and_password(name):
 
 
 def test_scram_takes_a_delegation_token():
-    client = client_mechanism(
-        "SCRAM-SHA-256", jaas("SCRAM-SHA-256", username="id", password="h", tokenauth="true"), CLOCK
-    )
+    settings = jaas("SCRAM-SHA-256", username="id", password="h", tokenauth="true")
+    client = client_mechanism("SCRAM-SHA-256", settings, CLOCK)
+    assert client.token_id == token_id_of("SCRAM-SHA-256", settings) == "id"
+    user = jaas("SCRAM-SHA-256", username="id", password="h")
+    assert client_mechanism("SCRAM-SHA-256", user, CLOCK).token_id is None
+    assert token_id_of("SCRAM-SHA-256", user) is None
+    assert token_id_of("PLAIN", jaas("PLAIN", username="id", password="h", tokenauth="true")) is None
     assert client.begin().first().endswith(b",tokenauth=true")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple, cast
 
-from sparklog.errors import ApiError, AuthenticationFailed, ErrorCode
+from sparklog.errors import ApiError, AuthenticationFailed, DelegationTokenRefused, ErrorCode
 from sparklog.net.versions import PeerVersions
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -57,7 +57,7 @@ def login(endpoint: Endpoint, mechanism: Mechanism, versions: PeerVersions) -> L
     while token is not None:
         request = SaslAuthenticateRequest(version=version, auth_bytes=token)
         told = cast(SaslAuthenticateResponse, (yield Question(ApiKey.SASL_AUTHENTICATE, version, request)))
-        _check_accepted(endpoint, mechanism.name, told)
+        _check_accepted(endpoint, mechanism, told)
         lifetime_ms = told.session_lifetime_ms or 0
         try:
             token = conversation.respond(told.auth_bytes or b"")
@@ -82,11 +82,16 @@ def _check_agreed(endpoint: Endpoint, name: str, answer: SaslHandshakeResponse) 
         raise ApiError(code, f"broker {endpoint} answered the SASL handshake")
 
 
-def _check_accepted(endpoint: Endpoint, name: str, answer: SaslAuthenticateResponse) -> None:
+def _check_accepted(endpoint: Endpoint, mechanism: Mechanism, answer: SaslAuthenticateResponse) -> None:
     code = ErrorCode(answer.error_code)
     if code is ErrorCode.NONE:
         return
-    text = f"broker {endpoint} refused us ({name}): {answer.error_message or code.name}"
+    told = answer.error_message or code.name
+    text = f"broker {endpoint} refused us ({mechanism.name}): {told}"
     if code.retriable:
         raise ApiError(code, text)
+    if mechanism.token_id is not None:
+        raise DelegationTokenRefused(
+            f"broker {endpoint} refused delegation token {mechanism.token_id}, which has ended or was ended: {told}"
+        )
     raise AuthenticationFailed(text)

@@ -81,7 +81,22 @@ def client_mechanism(name: str, settings: Settings, clock: Clock) -> Mechanism:
     user, password = (option(options, each, name) for each in ("username", "password"))
     if name == PLAIN_NAME:
         return Plain(user, password)
-    return Scram(SCRAM_MECHANISMS[name], user, password, is_token=options.get(TOKEN_AUTH, "").lower() == "true")
+    return Scram(SCRAM_MECHANISMS[name], user, password, is_token=_is_token(options))
+
+
+def token_id_of(name: str, settings: Settings) -> str | None:
+    """Of the delegation token that a client of the mechanism shows; None where it shows something else.
+
+    Raises ConfigError for a text that names no login.
+    """
+    if name not in SCRAM_MECHANISMS:
+        return None
+    options = options_of(_jaas(settings, name), name)
+    return options.get("username") if _is_token(options) else None
+
+
+def _is_token(options: Mapping[str, str]) -> bool:
+    return options.get(TOKEN_AUTH, "").lower() == "true"
 
 
 def server_mechanism(

@@ -12,6 +12,7 @@ from sparklog.errors import (
     ConnectionFailed,
     CorruptRecord,
     DataSourceError,
+    DelegationTokenRefused,
     ErrorCode,
     RemoteProtocolError,
     SparklogError,
@@ -34,6 +35,7 @@ _CODES = {
 }
 
 _CODES_BY_KIND: dict[type[SparklogError], str] = {
+    DelegationTokenRefused: "SPARKLOG_TOKEN_ENDED",
     AuthenticationFailed: "SPARKLOG_NOT_AUTHENTICATED",
     ConnectionFailed: "SPARKLOG_BROKER_UNREACHABLE",
     CorruptRecord: "SPARKLOG_CORRUPT_RECORD",
@@ -43,6 +45,8 @@ _ADVICE_BY_CODE = {
     "SPARKLOG_BROKER_UNREACHABLE": "see that kafka.bootstrap.servers names a listener that this machine can reach, and"
     " the addresses that the brokers advertise too, and that kafka.security.protocol is that listener's",
     "SPARKLOG_NOT_AUTHENTICATED": "see kafka.sasl.mechanism, kafka.sasl.jaas.config and kafka.ssl.*",
+    "SPARKLOG_TOKEN_ENDED": "start again: with the option taskToken (--task-token) there is a new token then, and the"
+    " batch is done again; where tasks take longer than their token lasts, give them one that lasts longer",
     "SPARKLOG_CORRUPT_RECORD": "the broker's disk or network changed it, or a broker took it that does not look at"
     " records; another replica, if there is one, may have it",
     "SPARKLOG_NOT_A_BROKER": "what answers there does not speak Kafka's protocol as it should",

@@ -25,6 +25,7 @@ class PasswordMechanism:
     proof: bytes = b""
     """What the broker must answer."""
     name: str = NAME
+    token_id: str | None = None
 
     def begin(self) -> ClientConversation:
         return _PasswordConversation(self.password.encode(), self.proof)

@@ -154,6 +154,7 @@ def test_a_token_takes_the_place_of_all_credentials(told, used):
     assert by_token.security["sasl.mechanism"] == used
     login = {"username": "id", "password": "hm/ac=", "tokenauth": "true"}
     assert options_of(by_token.security["sasl.jaas.config"], used) == login
+    assert (by_token.token_id, config.token_id, bare.token_id) == ("id", None, None)
     assert "s3cret" not in str(vars(by_token)) + str(vars(bare))
 
 

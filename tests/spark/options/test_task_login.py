@@ -6,18 +6,22 @@ from dataclasses import replace
 import pytest
 from integration.test_sasl import SCRAM, set_password
 from pyspark.cloudpickle import dumps
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StructField, StructType
 from spark.lake.history.both_sides import SCHEMA, Scene, offsets
 
-from sparklog.client import Admin
+from sparklog.client import Admin, Producer
 from sparklog.client.admin.admin import NewTopic
 from sparklog.errors import DataSourceError
 from sparklog.local.ports import free_port
 from sparklog.security.sasl.jaas import options_of
-from sparklog.spark.options.task_login import TaskLogin
+from sparklog.spark.options.task_login import KeptLogin, TaskLogin
+from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import READ_COLUMNS
 from sparklog.spark.source import SparklogDataSource
+from sparklog.spark.stream.reader import SparklogStreamReader
 from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.clock import ManualClock
 from sparklog.zk.client import ZkClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -118,12 +122,45 @@ def test_a_token_is_the_owners_is_good_at_once_and_used_again(settings, made, ad
         assert made in {each.name for each in by_token.list_topics()}
 
 
-def test_a_new_token_is_asked_for_when_half_of_the_life_is_over(settings, made):
-    options = source(settings, subscribe=made, taskToken="1h").reader(StructType())._options
-    login = TaskLogin(options.client, options.task_token_ms)
-    first = login.client()
-    login._renew_at_ms = 0
-    assert login_of(login.client())["username"] != login_of(first)["username"]
+def tokens_of(admin):
+    return {each.token_id: each for each in admin.describe_delegation_tokens()}
+
+
+def test_a_stream_renews_its_token_and_takes_another_one_for_the_next_batch(settings, made, admin, ports):
+    """The broker's most is 7 days."""
+    options, clock = ReadOptions.for_stream({**settings, "subscribe": made, "taskToken": "1h"}), ManualClock()
+    reader = SparklogStreamReader(options, VALUES)
+    reader._login = login = KeptLogin(options.client, 3_600_000, clock=clock, pause=lambda _: True)
+    start = reader.initialOffset()
+
+    def batch(value):
+        with Producer(bootstrap_servers=f"127.0.0.1:{ports[0]}") as producer:
+            producer.send(made, value, partition=0)
+        return reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+
+    def values(tasks):
+        sent, tasks = pickle.loads(dumps((SparklogStreamReader(options, VALUES), tasks)))
+        return [bytes(each) for task in tasks for rows in sent.read(task) for each in rows["value"].to_pylist()]
+
+    (first,) = batch(b"1")
+    name = first.client.token_id
+    before = tokens_of(admin)[name]
+    assert before.expires_ms < before.issued_ms + 3_700_000 < before.max_ms
+    clock.advance(login.tend())
+    login.tend()
+    assert tokens_of(admin)[name].expires_ms > before.expires_ms
+    assert values([first]) == [b"1"]
+    clock.advance(4 * 86_400)
+    (second,) = batch(b"2")
+    assert second.client.token_id != name
+    assert values([second]) == [b"1", b"2"]
+    assert values([first]) == [b"1"]
+    reader.commit(start)
+    assert name not in tokens_of(admin)
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_TOKEN_ENDED.*token {name}, which has ended.*start again"):
+        values([first])
+    reader.stop()
+    assert second.client.token_id not in tokens_of(admin)
 
 
 def test_who_is_sent_a_token_alone_sends_it_on(settings, made):
@@ -169,15 +206,16 @@ def test_a_read_of_table_and_log_comes_by_the_token(settings, scene, is_stream):
         reader = found.streamReader(SCHEMA)
         start = reader.initialOffset()
         tasks = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
-        reader.stop()
     else:
         reader = found.reader(SCHEMA)
         tasks = reader.partitions()
     sent = dumps((found.streamReader(SCHEMA) if is_stream else reader, tasks))
     assert PASSWORD.encode() not in sent
     assert b"tokenauth" in sent
-    reader, tasks = pickle.loads(sent)
-    assert [each for task in tasks for each in offsets(reader.read(task))] == [*range(20)]
+    worker, tasks = pickle.loads(sent)
+    assert [each for task in tasks for each in offsets(worker.read(task))] == [*range(20)]
+    if is_stream:
+        reader.stop()
 
 
 def test_brokers_without_tokens_are_named_before_a_task_starts(bootstrap, settings, made):
@@ -189,12 +227,13 @@ def test_brokers_without_tokens_are_named_before_a_task_starts(bootstrap, settin
 
 def test_spark_writes_and_reads_by_tokens(spark, settings, made, admin, tmp_path):
     options = {**settings, "taskToken": "1h"}
-    before = len(admin.describe_delegation_tokens())
+    before = tokens_of(admin)
     rows = spark.range(20, numPartitions=1).selectExpr("cast(id as string) as value")
     rows.write.format("sparklog").options(**options).option("topic", made).mode("append").save()
     read = spark.read.format("sparklog").options(**options).option("subscribe", made).load()
     assert sorted(int(bytes(each.value)) for each in read.collect()) == [*range(20)]
-    assert len(admin.describe_delegation_tokens()) > before
+    assert tokens_of(admin).keys() > before.keys()
+    before = tokens_of(admin)
     copied = f"{made}-copied"
     admin.create_topics([NewTopic(copied, 1)])
     stream = spark.readStream.format("sparklog").options(**options).option("subscribe", made)
@@ -208,3 +247,40 @@ def test_spark_writes_and_reads_by_tokens(spark, settings, made, admin, tmp_path
     assert sorted(int(bytes(each.value)) for each in copies.collect()) == [*range(20)]
     for path in (tmp_path / "c").rglob("*"):
         assert path.is_dir() or PASSWORD.encode() not in path.read_bytes()
+    left = tokens_of(admin).keys() - before.keys()
+    assert len(left) <= 2  # that of the last read, and the stream's, whose process Spark kills; its sink's are ended
+
+
+def test_a_query_whose_token_has_ended_says_so_and_does_the_batch_again(spark, settings, made, admin, tmp_path):
+    options = {**settings, "taskToken": "1h"}
+    before = tokens_of(admin)
+    copied = f"{made}-copied"
+    admin.create_topics([NewTopic(copied, 1)])
+
+    def start():
+        stream = spark.readStream.format("sparklog").options(**options, subscribe=made, startingOffsets="earliest")
+        sink = stream.load().select("value").writeStream.format("sparklog").options(**options, topic=copied)
+        return sink.option("checkpointLocation", str(tmp_path / "c")).start()
+
+    def send(value):
+        with Producer({name.removeprefix("kafka."): text for name, text in settings.items()}) as producer:
+            producer.send(made, value)
+
+    def copies():
+        read = spark.read.format("sparklog").options(**settings, subscribe=copied).load()
+        return sorted(bytes(each.value) for each in read.collect())
+
+    send(b"1")
+    query = start()
+    query.processAllAvailable()
+    for name in tokens_of(admin).keys() - before.keys():
+        admin.expire_delegation_token(tokens_of(admin)[name].hmac)
+    send(b"2")
+    with pytest.raises(StreamingQueryException, match="SPARKLOG_TOKEN_ENDED"):
+        query.processAllAvailable()
+    query.stop()
+    assert copies() == [b"1"]
+    query = start()
+    query.processAllAvailable()
+    query.stop()
+    assert copies() == [b"1", b"2"]

@@ -33,7 +33,7 @@ from sparklog.errors import ConfigError
 from sparklog.record.compression import CompressionType
 from sparklog.security.connecting import ConnectionSecurity
 from sparklog.security.connection_settings import connection_security
-from sparklog.security.mechanisms import JAAS
+from sparklog.security.mechanisms import JAAS, token_id_of
 from sparklog.security.sasl.jaas import login_of, login_of_token
 from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS, ScramMechanism
 from sparklog.structs import Endpoint, IsolationLevel
@@ -221,6 +221,11 @@ class ClientConfig:
     def has_sasl(self) -> bool:
         """Whether connections authenticate by SASL."""
         return SecurityProtocol[self.security_protocol.upper()].has_sasl
+
+    @property
+    def token_id(self) -> str | None:
+        """Of the delegation token by which connections authenticate; None where it is something else."""
+        return token_id_of(self.security.get(_SASL_MECHANISM, ""), self.security) if self.has_sasl else None
 
     def without_credentials(self) -> Self:
         """The same settings, but for all that proves who we are."""

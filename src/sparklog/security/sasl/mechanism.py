@@ -47,6 +47,8 @@ class Mechanism(Protocol):
 
     name: str
     """As in SaslHandshake: ``SCRAM-SHA-512``."""
+    token_id: str | None
+    """Of the delegation token that it shows; None where it shows something else."""
 
     def begin(self) -> ClientConversation:
         """A new conversation, with the credentials of now."""

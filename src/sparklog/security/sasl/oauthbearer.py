@@ -100,6 +100,7 @@ class OAuthBearer:
     """
 
     name = OAUTHBEARER_NAME
+    token_id: str | None = None
 
     def __init__(self, token: Callable[[], str], extensions: Mapping[str, str] | None = None) -> None:
         self._token, self._extensions = token, dict(extensions or {})

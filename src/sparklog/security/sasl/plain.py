@@ -77,6 +77,7 @@ class Plain:
     """What a client does for PLAIN: a ``Mechanism``, and its own conversation, for there is nothing to remember."""
 
     name = PLAIN_NAME
+    token_id: str | None = None
 
     def __init__(self, user: str, password: str) -> None:
         self._token = f"\0{user}\0{password}".encode()

@@ -174,6 +174,7 @@ class Scram:
         nonce: Callable[[], str] | None = None,
     ) -> None:
         self.name = mechanism.title
+        self.token_id = user if is_token else None
         self._mechanism, self._user, self._password = mechanism, user, password
         self._extensions = {TOKEN_AUTH: "true"} if is_token else {}
         self._nonce = nonce or _new_nonce

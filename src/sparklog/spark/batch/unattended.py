@@ -24,7 +24,13 @@ from sparklog.errors import ApiError, DataSourceError, ErrorCode, PeerBusy, Spar
 _LASTING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """A client asks again for a topic that was made a moment ago; a job has been told a wrong name, or it was deleted."""
 _PASSING = frozenset(
-    {"SPARKLOG_BROKER_UNREACHABLE", "SPARKLOG_BROKER_ERROR", "SPARKLOG_TABLE_CHANGED", "SPARKLOG_TABLE_NOT_WRITTEN"}
+    {
+        "SPARKLOG_BROKER_UNREACHABLE",
+        "SPARKLOG_BROKER_ERROR",
+        "SPARKLOG_TOKEN_ENDED",
+        "SPARKLOG_TABLE_CHANGED",
+        "SPARKLOG_TABLE_NOT_WRITTEN",
+    }
 )
 _STOPPED = ("stopped SparkContext", "LiveListenerBus is stopped")
 """What Spark says when it has stopped, of whatever it is asked."""

@@ -49,7 +49,7 @@ TASK_TOKEN: Option[int | None] = Option(
     DURATION,
     Use.READ | Use.WRITE,
     "Tasks come to the brokers by a delegation token that lasts so long, and are not sent the credentials of"
-    " `kafka.sasl.*`. See [security.md](security.md).",
+    " `kafka.sasl.*`. A streaming read renews it. See [security.md](security.md#delegation-tokens).",
     None,
 )
 ASSIGN: Option[Selection | None] = Option(

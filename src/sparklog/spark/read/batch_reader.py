@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.spark.failures import translated
-from sparklog.spark.options.task_login import TaskLogin
+from sparklog.spark.options.task_login import Login, TaskLogin
 from sparklog.spark.read.offsets import OffsetRange, Split, into_tasks
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver
@@ -32,9 +32,12 @@ class RangesPartition(InputPartition):  # type: ignore[misc]
     """With which the task comes to the brokers, where it is not as the driver."""
 
 
-def with_login(tasks: Sequence[RangesPartition], login: TaskLogin | None) -> list[RangesPartition]:
+def with_login(tasks: Sequence[RangesPartition], login: Login | None) -> list[RangesPartition]:
     """The tasks, which come by this login; None where they come as the driver does."""
-    return [*tasks] if login is None else [replace(each, client=login.client()) for each in tasks]
+    if login is None or not tasks:
+        return [*tasks]
+    client = login.client()
+    return [replace(each, client=client) for each in tasks]
 
 
 def task_login(options: ReadOptions) -> TaskLogin | None:

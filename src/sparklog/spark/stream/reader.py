@@ -20,12 +20,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sparklog.spark.failures import translated
+from sparklog.spark.options.task_login import KeptLogin
 from sparklog.spark.read.batch_reader import (
     RangesPartition,
     options_of_task,
     pickled_options,
     plan_tasks,
-    task_login,
     with_login,
 )
 from sparklog.spark.read.offsets import to_json
@@ -47,7 +47,7 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._open_planner: StreamPlanner | None = None
-        self._login = task_login(options)
+        self._login = None if options.task_token_ms is None else KeptLogin(options.client, options.task_token_ms)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         with translated():
@@ -82,6 +82,10 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges = planner.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
             return with_login(plan_tasks(self._options, ranges, planner.sizes), self._login)
 
+    def commit(self, end: dict[str, Any]) -> None:  # noqa: ARG002 (all batches before the next one are over)
+        if self._login is not None:
+            self._login.settle()
+
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
         from sparklog.spark.read.columns import read_ranges
 
@@ -94,6 +98,8 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._open_planner is not None:
             self._open_planner.close()
             self._open_planner = None
+        if self._login is not None:
+            self._login.close()
 
     def _planner(self) -> StreamPlanner:
         if self._open_planner is None:

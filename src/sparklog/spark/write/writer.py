@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.failures import translated
-from sparklog.spark.options.task_login import TaskLogin
+from sparklog.spark.options.task_login import TaskLogin, end_tokens
 from sparklog.spark.schema import check_write_schema
 from sparklog.spark.write.attempt_names import unnamed_scope
 
@@ -39,13 +39,15 @@ _log = logging.getLogger(__name__)
 class TaskCommitMessage(WriterCommitMessage):  # type: ignore[misc]
     """What one task tells the driver: how many rows it wrote, as which attempt, and to which topics (name, id).
 
-    ``transaction`` holds the rows; None where the task wrote none, or wrote without transactions.
+    ``transaction`` holds the rows; None where the task wrote none, or wrote without transactions. ``token_id`` is the
+    delegation token by which it came to the brokers; None where it came as the driver does.
     """
 
     rows: int
     task: TaskAttempt | None = None
     transaction: PreparedTransaction | None = None
     topics: frozenset[tuple[str, uuid.UUID]] = frozenset()
+    token_id: str | None = None
 
 
 Messages = Sequence[TaskCommitMessage | None]
@@ -99,6 +101,7 @@ class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         task = _task_of(messages)
         if task is not None:
             self._sink.commit(task.scope, batchId, messages, run=task.known_run)
+        self._sink.end_tokens(messages)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         task = _task_of(messages)
@@ -134,7 +137,7 @@ class Sink:
                 rows, transaction, topics = write_prepared(self._options, task, batches)
                 written = TaskCommitMessage(rows, task, transaction, topics)
         freeze_imports()
-        return written
+        return replace(written, token_id=self._options.client.token_id)
 
     def commit(
         self, scope: str, batch: int, messages: Messages, *, is_resumable: bool = True, run: str | None = None
@@ -170,6 +173,12 @@ class Sink:
         if self._options.exactly_once:
             with translated("WRITE"), self.decider(scope, is_resumable=is_resumable) as decider:
                 decider.abort(batch, _transactions_of(messages), run)
+
+    def end_tokens(self, messages: Messages) -> None:
+        """End the tokens of the tasks of these messages: the batch is over. It needs the driver's credentials."""
+        ids = {each.token_id for each in messages if each is not None and each.token_id is not None}
+        if ids and self._options.task_token_ms is not None:
+            end_tokens(self._options.client, ids)
 
     def finish_abandoned(self) -> None:
         """End the transactions of unnamed batch writes whose drivers died long ago."""
