@@ -5,6 +5,7 @@
 #   make compat   other projects' programs   make soak     the long tests
 #   make setup    only what the others need  make clean    remove all that make made
 #   make docs     the documentation as a site, build/site
+#   make package  a wheel and a source package in dist/ (docs/developing.md)
 #   make mutate   mutation testing, of ARGS="'sparklog.txn.*'" or the like (docs/developing.md)
 #
 # PYTHON=... chooses the interpreter; ARGS=... is handed on, as in: make test ARGS="-k zookeeper".
@@ -18,6 +19,10 @@ WORKERS ?= 3
 BIN := .venv/bin
 READY := .venv/.ready
 COMPILED := .venv/.compiled
+# What packages are built with, one environment for each Python. The versions are fixed, for they decide the bytes.
+PACKAGING ?= build/packaging
+DIST ?= dist
+TOOLS = $(PACKAGING)/$(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)')
 PYX := src/sparklog/record/_impl/_codec.pyx $(wildcard src/sparklog/record/_impl/*.pxi)
 
 # The unit tests of the packages that have compiled modules run on the source of these too: what needs it, beside the others
@@ -40,7 +45,7 @@ mkdir -p build; $(2) >build/$(1).log 2>&1 & other=$$!; trap 'kill $$other 2>/dev
 	if [ $$ended = 0 ]; then tail -n 1 build/$(1).log; else cat build/$(1).log; fi; exit $$ended
 endef
 
-.PHONY: demo test check bench compat soak docs mutate setup java jars programs clean
+.PHONY: demo test check bench compat soak docs package mutate setup java jars programs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -71,6 +76,21 @@ soak: setup jars
 docs: setup .venv/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file conf/site/mkdocs.yml
 	@echo "docs: build/site/index.html; to search in it: $(BIN)/python -m http.server --directory build/site"
+
+package:
+	$(NEED_PYTHON)
+	@test -f $(TOOLS)/.ready -a ! conf/packaging/tools.txt -nt $(TOOLS)/.ready || { \
+		$(PYTHON) -m venv --clear $(TOOLS) && \
+		$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --no-input -r conf/packaging/tools.txt </dev/null && \
+		touch $(TOOLS)/.ready; }
+	@rm -rf build/package && mkdir -p build/package $(DIST)
+	@umask 022 && PATH="$(abspath $(TOOLS))/bin:$$PATH" && SPARKLOG_IMPL=native && PYTHONHASHSEED=0 && \
+		SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" && \
+		export PATH SPARKLOG_IMPL PYTHONHASHSEED SOURCE_DATE_EPOCH && { \
+		python -m build --no-isolation --outdir build/package . && \
+		auditwheel repair --wheel-dir build/package/repaired build/package/*.whl; } \
+		</dev/null >build/package.log 2>&1 || { cat build/package.log >&2; exit 1; }
+	@mv build/package/*.tar.gz build/package/repaired/*.whl $(DIST)/ && ls $(DIST)/*
 
 mutate: setup
 	@$(BIN)/python -m mutmut run $(ARGS) </dev/null
@@ -119,13 +139,17 @@ endef
 RIGHT_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 C_HEADERS = test -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
 
+define NEED_PYTHON
+@$(if $(PYTHON),$(RIGHT_PYTHON),false) 2>/dev/null || { \
+	echo "make: Python 3.11 or newer is missing; type: sudo apt-get install -y python3 python3-venv python3-dev" \
+		"(or name one: make PYTHON=/path/to/python3.11)" >&2; exit 1; }
+$(call need,command -v cc || command -v gcc,a C compiler,gcc libc6-dev)
+$(call need,$(C_HEADERS),Python's C header,python3-dev)
+$(call need,$(PYTHON) -c 'import ensurepip',Python's venv module,python3-venv)
+endef
+
 $(READY): pyproject.toml setup.py
-	@$(if $(PYTHON),$(RIGHT_PYTHON),false) 2>/dev/null || { \
-		echo "make: Python 3.11 or newer is missing; type: sudo apt-get install -y python3 python3-venv python3-dev" \
-			"(or name one: make PYTHON=/path/to/python3.11)" >&2; exit 1; }
-	$(call need,command -v cc || command -v gcc,a C compiler,gcc libc6-dev)
-	$(call need,$(C_HEADERS),Python's C header,python3-dev)
-	$(call need,$(PYTHON) -c 'import ensurepip',Python's venv module,python3-venv)
+	$(NEED_PYTHON)
 	@test -x $(BIN)/pip || { echo "setup: making .venv with $(PYTHON)"; $(PYTHON) -m venv .venv; }
 	@echo "setup: installing sparklog and what it needs into .venv (once; a few minutes)"
 	@$(call aloud,installing,$(BIN)/pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]' </dev/null)

@@ -66,6 +66,19 @@ def test_code_older_than_its_source_is_not_used(root):
     assert compiled.why_not(root) == "sparklog.net.channel has changed since it was compiled"
 
 
+def test_what_an_installer_wrote_before_its_record_is_used_in_whatever_order(root):
+    record = root / "sparklog-1.0.dist-info" / "RECORD"
+    record.parent.mkdir()
+    record.touch()
+    source = root / compiled.source_of("sparklog.net.channel")
+    os.utime(source.with_suffix(EXTENSION_SUFFIXES[0]), (2, 2))
+    for at in (source, record):
+        os.utime(at, (3, 3))
+    assert compiled.why_not(root) is None
+    os.utime(source, (4, 4))
+    assert compiled.why_not(root) == "sparklog.net.channel has changed since it was compiled"
+
+
 def test_a_form_that_is_insisted_on_and_missing_ends_the_import(tmp_path):
     package = tmp_path / "sparklog"
     shutil.copytree(Path(sparklog.__file__).parent, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))

@@ -4,8 +4,9 @@ They are the broker's path of a Produce and a Fetch; each stays a Python module 
 it cannot be compiled. ``setup.py`` takes the list from here.
 
 Invariants: all of them are used compiled or none, for compiled modules call each other without looking at what Python
-would find. Compiled code older than its source is never used. ``SPARKLOG_IMPL=python`` chooses the source, for these
-modules as for the record codec (``record/_impl``); ``native`` insists on the compiled form.
+would find. Compiled code older than its source is never used; of an installed package it is as old as the end of the
+installation, for installers write files in any order, and RECORD last. ``SPARKLOG_IMPL=python`` chooses the source,
+for these modules as for the record codec (``record/_impl``); ``native`` insists on the compiled form.
 """
 
 from __future__ import annotations
@@ -66,15 +67,21 @@ def source_of(module: str) -> Path:
 def why_not(root: Path = _SOURCES) -> str | None:
     """Why the compiled form below ``root`` may not be used; None if it may."""
     suffix = next((each for each in EXTENSION_SUFFIXES if "-" in each), EXTENSION_SUFFIXES[0])
+    installed_at = _installed_at(root)
     for group, modules in GROUPS.items():
         for name in (f"{group}__mypyc", *modules):
             source = root / source_of(name)
             binary = source.with_suffix(suffix)
             if not binary.exists():
                 return f"{name} is not compiled"
-            if name in modules and binary.stat().st_mtime < source.stat().st_mtime:
+            if name in modules and max(binary.stat().st_mtime, installed_at) < source.stat().st_mtime:
                 return f"{name} has changed since it was compiled"
     return None
+
+
+def _installed_at(root: Path) -> float:
+    """When an installer had written all below ``root``, in seconds; 0 where none has."""
+    return max((each.stat().st_mtime for each in root.glob("sparklog-*.dist-info/RECORD")), default=0.0)
 
 
 class _FromSource:

@@ -10,7 +10,7 @@ import pytest
 from cli.conftest import PROGRAM
 from click.testing import CliRunner
 
-from sparklog import __version__
+from sparklog import __version__, not_compiled
 from sparklog.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
 from sparklog.errors import ConfigError
 
@@ -146,8 +146,9 @@ def test_examples_of_what_asks_first_work_in_a_script(command):
         assert [line for line in examples if "--yes" not in line.split()] == []
 
 
-def test_the_version_is_ours(run):
-    assert run("--version") == (0, f"sparklog, version {__version__}\n", "")
+def test_the_version_is_ours_and_says_whether_it_is_compiled(run):
+    form = f"not compiled: {not_compiled}" if not_compiled else "compiled"
+    assert run("--version") == (0, f"sparklog, version {__version__} ({form})\n", "")
 
 
 @pytest.mark.parametrize(("arguments", "named"), MISUSES, ids=[" ".join(arguments) for arguments, _ in MISUSES])

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from sparklog import __version__
+from sparklog import __version__, not_compiled
 from sparklog.errors import SparklogError
 
 _log = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ The command NAME of ROOM is ``sparklog.cli.commands.ROOM.NAME.NAME``.
 COMMANDS = {name: summary for room in ROOMS.values() for name, summary in room.items()}
 _ROOM_OF = {name: room for room, commands in ROOMS.items() for name in commands}
 
+_FORM = f"not compiled: {not_compiled}" if not_compiled else "compiled"
+
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """What a shell reports of a program that SIGINT or SIGPIPE ended."""
@@ -102,7 +104,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="sparklog")
+@click.version_option(__version__, prog_name="sparklog", message=f"%(prog)s, version %(version)s ({_FORM})")
 def cli() -> None:
     """A streaming log for people who live in PySpark: Kafka's format, Python brokers, format("sparklog").
 

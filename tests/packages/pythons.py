@@ -1,0 +1,58 @@
+"""The Pythons of this machine, and a copy of the sources that a package is built from."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+HOUSE = Path(__file__).parents[2]
+VERSIONS = ("3.11", "3.12", "3.13")
+"""Those that the package says it runs on."""
+
+
+def python_of(version):
+    """The interpreter of that version, on the path or of pyenv, with its C headers; None where there is none."""
+    pyenv = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    found = [shutil.which(f"python{version}", path=os.defpath), shutil.which(f"python{version}"), *map(str, pyenv)]
+    return next((each for each in found if each is not None and _can_build(each, version)), None)
+
+
+def _can_build(python, version):
+    code = """if True:
+        import ensurepip, os, sys, sysconfig
+        print(sys.version, os.path.isfile(os.path.join(sysconfig.get_path("include"), "Python.h")))
+    """
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.startswith(f"{version}.") and done.stdout.endswith("True\n")
+
+
+def copy_of_the_house(to):
+    """A clone with what is not committed yet, and nothing that git does not know."""
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", HOUSE, to], check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=HOUSE,
+        check=True,
+        capture_output=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (HOUSE / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(HOUSE / name, to / name)
+    return to
+
+
+def make_package(house, python, to, umask=0o022):
+    """``make package`` in ``house``: the wheel and the source package, in the directory ``to``."""
+    command = [
+        "make",
+        "--silent",
+        "package",
+        f"PYTHON={python}",
+        f"DIST={to}",
+        f"PACKAGING={HOUSE / 'build' / 'packaging'}",
+    ]
+    done = subprocess.run(command, cwd=house, umask=umask, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    (wheel,), (source,) = (list(to.glob(kind)) for kind in ("*.whl", "*.tar.gz"))
+    return wheel, source
