@@ -107,7 +107,7 @@ def test_a_user_must_be_shown(served):
 
 def test_a_refusal_is_told_in_the_registrys_words(registry, server):
     server.broken = lambda: Refusal(422, 42201, "Invalid schema")
-    with pytest.raises(RegistryError, match="answers 422: Invalid schema$") as caught:
+    with pytest.raises(RegistryError, match=r"answers 422: Invalid schema$") as caught:
         registry.register("s", _ONE)
     assert (caught.value.status, caught.value.code) == (422, 42201)
 

@@ -110,13 +110,25 @@ def parsed(registry: SchemaRegistry, schema: Schema) -> Any:
     if schema.kind != AVRO:
         raise SerializationError(f"its schema is of {schema.kind}, not of Avro")
     avro = needed("fastavro")
-    named: dict[str, Any] = {}
     try:
-        for inner in registry.referenced(schema).values():
-            avro.parse_schema(json.loads(inner.text), named)
-        return avro.parse_schema(json.loads(schema.text), named)
+        return avro.parse_schema(whole(registry, schema))
     except (ValueError, LookupError, TypeError, avro.schema.SchemaParseException) as error:
         raise SerializationError(f"the Avro schema cannot be read: {error!r}") from error
+
+
+def whole(registry: SchemaRegistry, schema: Schema) -> Any:
+    """The parsed JSON, with the schemas that it refers to in their places. Raises what ``json`` and fastavro raise."""
+    plain = json.loads(schema.text)
+    if not schema.references:
+        return plain
+    texts = {name: json.loads(each.text) for name, each in registry.referenced(schema).items()}
+    repository = needed("fastavro.repository").AbstractSchemaRepository
+
+    class Referenced(repository):  # type: ignore[misc]
+        def load(self, name: str) -> Any:
+            return texts[name] if name else plain
+
+    return needed("fastavro.schema").load_schema("", repo=Referenced())
 
 
 def text_of(schema: AvroSchema) -> str:

@@ -18,16 +18,20 @@ if TYPE_CHECKING:
     from sparklog.spark.values.columns import json_values as json_values
     from sparklog.spark.values.columns import to_avro_values as to_avro_values
     from sparklog.spark.values.columns import to_json_values as to_json_values
+    from sparklog.spark.values.registry_values import registry_values as registry_values
+    from sparklog.spark.values.registry_values import to_registry_values as to_registry_values
 
 _HOMES = {
     "LagListener": "stream.lag",
     "QueryLag": "stream.lag",
     "avro_values": "values.columns",
     "json_values": "values.columns",
+    "registry_values": "values.registry_values",
     "session": "sessions",
     "table": "lake.history.view",
     "to_avro_values": "values.columns",
     "to_json_values": "values.columns",
+    "to_registry_values": "values.registry_values",
     "watch": "stream.lag",
 }
 
@@ -36,10 +40,12 @@ __all__ = [
     "QueryLag",
     "avro_values",
     "json_values",
+    "registry_values",
     "session",
     "table",
     "to_avro_values",
     "to_json_values",
+    "to_registry_values",
     "watch",
 ]
 

@@ -18,7 +18,6 @@ value must be the same in both types. Only for -millis are the microseconds of a
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
@@ -47,16 +46,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparklog.errors import ConfigError, DataSourceError
+from sparklog.errors import ConfigError, DataSourceError, SerializationError
 from sparklog.local.extras import install_line
+from sparklog.registry.wire import FRAME, framed, schema_id_of
 from sparklog.spark.values.avro_decoder import DAYS, MICROSECONDS, decoder
 from sparklog.spark.values.decoded import Unreadable
 
 Schema = str | Mapping[str, Any]
 """An Avro schema: JSON text, or the parsed JSON."""
 
-_FRAME = struct.Struct(">bi")
-"""The header of a value in the wire format of schema registries: a zero byte, and the schema's id."""
+Writers = Callable[[int], Any]
+"""A schema's id → that schema, as ``parsed_schema`` gives it. Raises Unreadable if there is none. It is pickled."""
 
 _PRIMITIVES: dict[str, type[DataType]] = {
     "boolean": BooleanType,
@@ -92,7 +92,7 @@ _MOST_DIGITS = 38
 
 def spark_schema(schema: Schema) -> StructType:
     """Spark's struct for the record ``schema``. Raises DataSourceError for types that Spark does not have."""
-    parsed = _parsed(schema)
+    parsed = parsed_schema(schema)
     name = parsed.get("name", "the root") if isinstance(parsed, dict) else "the root"
     found, _ = _spark_type(parsed, {}, name)
     if not isinstance(found, StructType):
@@ -106,12 +106,13 @@ class AvroReader:
     Spark pickles it to the workers with its schemas. Raises DataSourceError for a default that is not of its type.
     """
 
-    def __init__(self, schema: Schema, writers: Mapping[int, Schema] | None) -> None:
-        self._schema = _parsed(schema)
-        self._writers = None if writers is None else {number: _parsed(each) for number, each in writers.items()}
+    def __init__(self, schema: Schema, writers: Mapping[int, Schema] | Writers | None) -> None:
+        self._schema = parsed_schema(schema)
+        given = {n: parsed_schema(each) for n, each in writers.items()} if isinstance(writers, Mapping) else {}
+        self._writers = _Given(given) if isinstance(writers, Mapping) else writers
         self._data = spark_schema(schema)
         self.returns = StructType([StructField("data", self._data), StructField("error", StringType())])
-        for writer in [self._schema] if self._writers is None else self._writers.values():
+        for writer in given.values() if isinstance(writers, Mapping) else [self._schema]:
             decoder(writer, self._schema)
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -135,17 +136,29 @@ class AvroReader:
         writers = self._writers
         decoders: dict[int, Callable[[bytes, int], Any]] = {}
 
-        def framed(value: bytes) -> Any:
-            if len(value) < _FRAME.size or value[0] != 0:
-                raise Unreadable("it does not begin with a zero byte and a schema's id")
-            number = _FRAME.unpack_from(value)[1]
-            if number not in writers:
-                raise Unreadable(f"its schema has id {number}; given are {', '.join(map(str, sorted(writers)))}")
+        def read(value: bytes) -> Any:
+            try:
+                number = schema_id_of(value)
+            except SerializationError as error:
+                raise Unreadable(str(error)) from None
             if number not in decoders:
-                decoders[number] = decoder(writers[number], self._schema)
-            return decoders[number](value, _FRAME.size)
+                decoders[number] = decoder(writers(number), self._schema)
+            return decoders[number](value, FRAME.size)
 
-        return framed
+        return read
+
+
+class _Given:
+    """The writers' schemas that a program names."""
+
+    def __init__(self, schemas: Mapping[int, Any]) -> None:
+        self._schemas = schemas
+
+    def __call__(self, number: int) -> Any:
+        if number not in self._schemas:
+            known = ", ".join(map(str, sorted(self._schemas)))
+            raise Unreadable(f"its schema has id {number}; given are {known}")
+        return self._schemas[number]
 
 
 class AvroWriter:
@@ -156,8 +169,8 @@ class AvroWriter:
     """
 
     def __init__(self, schema: Schema, schema_id: int | None, columns: StructType) -> None:
-        self._schema = _parsed(schema)
-        self._prefix = b"" if schema_id is None else _FRAME.pack(0, schema_id)
+        self._schema = parsed_schema(schema)
+        self._prefix = b"" if schema_id is None else framed(schema_id)
         self._wanted = spark_schema(schema)
         self.names = self._wanted.names
         named = StructType([each for each in columns.fields if each.name in self.names])
@@ -268,8 +281,8 @@ def _cast_type(found: DataType, wanted: DataType, where: str) -> DataType:
     )
 
 
-def _parsed(schema: Schema) -> Any:
-    """The schema with full names, and without the logical types that Spark does not have."""
+def parsed_schema(schema: Schema) -> Any:
+    """The schema with full names, and without the logical types that Spark does not have. Raises DataSourceError."""
     try:
         import fastavro
     except ImportError:

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema
+from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema, Writers
 
 _PARSED = "_sparklog_parsed"
 _CORRUPT = "_sparklog_corrupt"
@@ -107,11 +107,11 @@ def avro_values(
     value: str = "value",
     into: str = "data",
     dead_letter: str | None = "_error",
-    writers: Mapping[int, Schema] | None = None,
+    writers: Mapping[int, Schema] | Writers | None = None,
 ) -> DataFrame:
     """As ``json_values``, for values in Avro's binary encoding of ``schema`` (JSON text, or the parsed JSON).
 
-    With ``writers``, schemas by id, each value begins in the wire format of schema registries, a zero byte and the id
+    With ``writers``, schemas by id or what gives them, each value begins in the wire format of schema registries, a zero byte and the id
     of the schema that it was written with; Avro's schema resolution then reads it as ``schema``. The schema must be a
     record without recursion; a union may only have null and one other type. ``spark/values/avro.py`` has the types.
     """

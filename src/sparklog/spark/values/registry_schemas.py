@@ -1,0 +1,104 @@
+"""The schemas of a schema registry, on the driver and in Spark's workers.
+
+A worker asks for an id when it meets it, and keeps the schema as long as it lives. A registry that cannot be asked fails
+the task, which Spark tries again; only an id that the registry does not have makes a value unreadable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sparklog.errors import DataSourceError, RegistryError, RegistryUnavailable, SchemaNotFound
+from sparklog.registry.avro import whole
+from sparklog.registry.registry import SchemaRegistry
+from sparklog.registry.schema import AVRO, JSON, Registered, Schema
+from sparklog.registry.settings import RegistrySettings
+from sparklog.spark.values.avro import parsed_schema
+from sparklog.spark.values.decoded import Unreadable
+
+_MOST_KEPT = 10_000
+_Properties = tuple[tuple[str, str], ...]
+"""The settings of a registry."""
+
+
+def registry_settings(given: Mapping[str, Any]) -> _Properties:
+    """The settings as they go to workers: with passwords, so in nothing that a plan shows. Raises ConfigError."""
+    return tuple(sorted(RegistrySettings.of(given).properties().items()))
+
+
+class RegistryWriters(NamedTuple):
+    """The schemas that values were written with, by id. Its ``repr`` is in no plan, and shows no settings."""
+
+    properties: _Properties
+
+    def __repr__(self) -> str:
+        return "RegistryWriters()"
+
+    def __call__(self, number: int) -> Any:
+        """The schema of that id, parsed. Raises Unreadable if there is none of Avro, DataSourceError if none answers."""
+        try:
+            return _writer(self.properties, number)
+        except SchemaNotFound as error:
+            raise Unreadable(f"its schema has id {number}, which the registry does not have") from error
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _writer(properties: _Properties, number: int) -> Any:
+    with asking():
+        registry = _registry(properties)
+        schema = registry.schema(number)
+        if schema.kind != AVRO:
+            raise Unreadable(f"its schema, of id {number}, is of {schema.kind}, not of Avro")
+        try:
+            return parsed_schema(whole(registry, schema))
+        except (ValueError, LookupError, TypeError, DataSourceError) as error:
+            raise Unreadable(f"its schema, of id {number}, cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=16)
+def _registry(properties: _Properties) -> SchemaRegistry:
+    return SchemaRegistry(dict(properties))
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Turns what a registry refuses into what Spark's users see. SchemaNotFound stays what it is."""
+    try:
+        yield
+    except RegistryUnavailable as error:
+        raise DataSourceError("SPARKLOG_REGISTRY_UNAVAILABLE", str(error)) from error
+    except SchemaNotFound:
+        raise
+    except RegistryError as error:
+        raise DataSourceError("SPARKLOG_REGISTRY_REFUSED", str(error)) from error
+
+
+def latest_schema(properties: _Properties, subject: str) -> tuple[Registered, Any]:
+    """The newest version of a subject, and its parsed JSON. Raises DataSourceError if there is none."""
+    with _answering(), asking():
+        registry = _registry(properties)
+        found = registry.latest(subject)
+        if found.schema.kind not in (AVRO, JSON):
+            raise DataSourceError(
+                "SPARKLOG_UNSUPPORTED_SCHEMA", f"{subject} has schemas of {found.schema.kind}; AVRO and JSON are read"
+            )
+        return found, whole(registry, found.schema) if found.schema.kind == AVRO else found.schema.text
+
+
+def id_of(properties: _Properties, subject: str, text: str, *, registers: bool) -> int:
+    """The id of an Avro schema under a subject. Raises DataSourceError if it has none there."""
+    with _answering(), asking():
+        registry = _registry(properties)
+        ask = registry.register if registers else registry.id_of
+        return ask(subject, Schema(text))
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except SchemaNotFound as error:
+        raise DataSourceError("SPARKLOG_REGISTRY_REFUSED", str(error)) from error
