@@ -56,8 +56,9 @@ def test_the_shell_reads_every_block_of_commands():
         assert read.returncode == 0, f"{block.place}: {read.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "adr"], ids=name)
 def test_every_command_in_the_text_is_one(page):
+    """A decision may name a command that is still to come, or one that was given up."""
     named = [list(words) for span in spans(page) if span.startswith("sparklog ") for words in commands(span)]
     assert not [f"{' '.join(words)}: {said}" for words in named if (said := complaint(words, in_text=True))]
 
@@ -78,8 +79,9 @@ def test_every_setting_is_known(block, tmp_path):
 
 
 def test_every_setting_that_a_command_is_given_is_known():
+    """A module is the name of a logger, which is given a level."""
     given = {each for block in blocks_in("sh") for each in _ASSIGNED.findall(block.code)}
-    assert [each for each in sorted(given) if not _is_setting(each)] == []
+    assert [each for each in sorted(given) if not _is_setting(each) and not _is_there(each, None)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
