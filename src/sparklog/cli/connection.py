@@ -129,9 +129,9 @@ def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
 
 
 @contextmanager
-def administered(bootstrap: str) -> Iterator[Admin]:
-    """A cluster to administer; fails as ``connected`` does."""
-    with connected(bootstrap) as cluster, administering(cluster) as admin:
+def administered(bootstrap: str, **properties: str) -> Iterator[Admin]:
+    """A cluster to administer; ``properties`` and failures are as for ``connected``."""
+    with connected(bootstrap, **properties) as cluster, administering(cluster) as admin:
         yield admin
 
 

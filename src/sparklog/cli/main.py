@@ -39,7 +39,7 @@ ROOMS: dict[str, dict[str, str]] = {
     "cluster": {
         "topic": "Create, list, describe, alter and delete topics.",
         "group": "See consumer groups and their lag; set where they read on.",
-        "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
+        "cluster": "See how brokers and partitions do; elect leaders; move replicas.",
         "config": "See and change settings while the cluster runs.",
         "compact": "See how far compacted topics are cleaned; clean them now.",
         "erase": "Remove every record of some keys, for good; prove it.",
@@ -58,6 +58,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "backup": "Back topics up; list backups, read them again.",
         "restore": "Make topics of a backup.",
         "takeover": "See whether a running cluster of Kafka's can be taken over.",
+    },
+    "shell": {
+        "completion": "Let bash, zsh or fish complete commands, options and names.",
     },
 }
 """Commands and their summaries by room, in the order of the help.

@@ -10,6 +10,7 @@ from sparklog.cli.commands.cluster.reassign import drain, reassign
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import name_partitions
+from sparklog.cli.names import TOPIC
 from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ def describe(as_json: bool, bootstrap: str) -> None:
     "--preferred/--unclean", default=True, show_default=True,
     help="The first replica, if it is in sync; or any that lives, where there is no leader.",
 )  # fmt: skip
-@click.option("-t", "--topic", "topics", multiple=True, help="Of this topic; may be repeated; default: all.")
+@click.option(
+    "-t", "--topic", "topics", type=TOPIC, multiple=True, help="Of this topic; may be repeated; default: all."
+)
 @click.option(
     "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition of it."
 )

@@ -10,6 +10,7 @@ import click
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import counted, output_option, show_json, show_table
 from sparklog.cli.internal import is_internal_topic
+from sparklog.cli.names import TOPIC
 from sparklog.errors import ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def compact() -> None:
 
 
 @compact.command(short_help="Clean every replica of compacted topics now, and wait for the end.")
-@click.argument("topics", nargs=-1, metavar="TOPIC...")
+@click.argument("topics", type=TOPIC, nargs=-1, metavar="TOPIC...")
 @click.option("--all", "everything", is_flag=True, help="Every topic that is compacted, the brokers' own among them.")
 @click.option(
     "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True,
@@ -107,7 +108,7 @@ def run(topics: tuple[str, ...], everything: bool, partitions: tuple[int, ...], 
 
 
 @compact.command(short_help="Show how far each replica of compacted topics is cleaned.")
-@click.argument("topics", nargs=-1, metavar="[TOPIC...]")
+@click.argument("topics", type=TOPIC, nargs=-1, metavar="[TOPIC...]")
 @click.option("--internal", is_flag=True, help="The topics too that brokers and Spark's sinks keep for themselves.")
 @output_option
 @bootstrap_option

@@ -8,6 +8,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import DEFAULT, described_changes, origin, parse_changes, told
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _whose(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--all-brokers", "every_broker", is_flag=True, help="What is set for all brokers at once."),
         click.option("--broker", type=click.IntRange(0), metavar="ID", help="The settings of this broker."),
-        click.option("--topic", metavar="NAME", help="The settings of this topic."),
+        click.option("--topic", type=TOPIC, metavar="NAME", help="The settings of this topic."),
     ):
         command = option(command)
     return command

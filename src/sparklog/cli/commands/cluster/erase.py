@@ -21,6 +21,7 @@ from sparklog.cli.erasure_report import (
 )
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.key_file import SPELLINGS, read_keys
+from sparklog.cli.names import TOPIC
 from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _COLUMNS = (
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("--keys", "key_file", required=True, metavar="FILE", help="The keys, one a line; - reads standard input.")
 @click.option(
     "--keys-as", "spelling", type=click.Choice([*SPELLINGS]), default="utf8", show_default=True,

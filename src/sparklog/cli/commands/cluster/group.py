@@ -11,6 +11,7 @@ from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.internal import is_internal_group
+from sparklog.cli.names import GROUP, TOPIC
 from sparklog.cli.positions import METAVAR, Position, parse_position, resolve_position
 from sparklog.errors import ApiError, ErrorCode
 
@@ -69,7 +70,7 @@ def list_groups(states: tuple[str, ...], internal: bool, as_json: bool, bootstra
 
 
 @group.command(short_help="Show a group's members, and how far behind it is.")
-@click.argument("name")
+@click.argument("name", type=GROUP)
 @output_option
 @bootstrap_option
 def describe(name: str, as_json: bool, bootstrap: str) -> None:
@@ -96,9 +97,14 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
 
 
 @group.command("reset-offsets", short_help="Set where a group without members reads on.")
-@click.argument("name")
+@click.argument("name", type=GROUP)
 @click.option(
-    "-t", "--topic", "topics", multiple=True, help="Of this topic; may be repeated; default: all it has read."
+    "-t",
+    "--topic",
+    "topics",
+    type=TOPIC,
+    multiple=True,
+    help="Of this topic; may be repeated; default: all it has read.",
 )
 @click.option(
     "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition of it."
@@ -145,7 +151,7 @@ def reset_offsets(
 
 
 @group.command(short_help="Delete groups with all that they have committed.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", type=GROUP, nargs=-1, required=True, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @bootstrap_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:

@@ -13,6 +13,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import counted, in_words, output_option, progress, show_json, show_table
+from sparklog.cli.names import TOPIC
 from sparklog.errors import ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def dirs(as_json: bool, bootstrap: str) -> None:
 
 
 @log.command(short_help="Move a broker's partitions to another of its log directories.")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-p", "--partition", "partitions", type=int, multiple=True, help="Which; may be repeated. Default: all.")
 @click.option("--broker", type=int, required=True, help="The broker whose replicas are moved.")
 @click.option("--to", "path", required=True, metavar="DIRECTORY", help='A log directory of it, as "dirs" shows it.')

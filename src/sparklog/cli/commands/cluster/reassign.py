@@ -12,6 +12,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import counted, show_table
+from sparklog.cli.names import TOPIC
 from sparklog.errors import ApiError
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ throttle_option = click.option(
     "--plan", "plan_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="Where replicas are to be, as JSON of kafka-reassign-partitions.sh.",
 )  # fmt: skip
-@click.option("-t", "--topic", "topics", multiple=True, help="Spread this topic over --brokers; may be repeated.")
+@click.option(
+    "-t", "--topic", "topics", type=TOPIC, multiple=True, help="Spread this topic over --brokers; may be repeated."
+)
 @click.option("--brokers", metavar="ID,ID,...", help="The brokers for --topic; default: all that live.")
 @click.option("--replication", type=click.IntRange(1), help="Replicas of each partition of --topic; default: as now.")
 @click.option("--dry-run", is_flag=True, help="Print the plan as JSON and move nothing.")

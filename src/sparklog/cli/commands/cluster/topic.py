@@ -12,6 +12,7 @@ from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.internal import is_internal_topic
+from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import ON_TOPIC, described_changes, parse_changes, parse_settings, told
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
@@ -122,7 +123,7 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
 
 
 @topic.command(short_help="Show a topic's partitions and settings, or what ails partitions.")
-@click.argument("name", required=False)
+@click.argument("name", type=TOPIC, required=False)
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @click.option("--under-min-isr", is_flag=True, help="Only partitions with fewer in sync than min.insync.replicas.")
@@ -187,7 +188,7 @@ def _describe(admin: Admin, name: str, all_configs: bool, as_json: bool) -> None
 
 
 @topic.command(short_help="Change a topic's settings, or give it more partitions.")
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @click.option(
     "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting to change; may be repeated."
 )
@@ -225,7 +226,7 @@ def alter(
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", type=TOPIC, nargs=-1, required=True, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @bootstrap_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:

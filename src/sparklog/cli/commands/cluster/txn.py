@@ -8,6 +8,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, output_option, show_json, show_table
+from sparklog.cli.names import TOPIC
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
@@ -109,7 +110,7 @@ def commit(transactional_id: str, yes: bool, bootstrap: str) -> None:
 
 @txn.command(short_help="Abort a transaction in place of its producer.")
 @click.argument("transactional_id", required=False)
-@click.option("--topic", help="Of one that hangs: the topic that it is open in.")
+@click.option("--topic", type=TOPIC, help="Of one that hangs: the topic that it is open in.")
 @click.option("--partition", type=click.IntRange(0), help="Of one that hangs: the partition that it is open in.")
 @click.option("--start-offset", type=click.IntRange(0), help="Of one that hangs: the offset at which it begins there.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
@@ -144,7 +145,7 @@ def abort(
 
 
 @txn.command("find-hanging", short_help="Find transactions that no coordinator will end.")
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.argument("topics", type=TOPIC, nargs=-1, metavar="[TOPIC]...")
 @click.option(
     "--silent-for", type=click.IntRange(0), default=_SILENT_S, show_default=True, metavar="SECONDS",
     help="Only of producers that wrote nothing for so long; at least the brokers' transaction.max.timeout.ms.",

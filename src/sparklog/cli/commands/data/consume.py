@@ -16,6 +16,7 @@ from sparklog.cli.connection import administering, bootstrap_option, connected
 from sparklog.cli.display import progress
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.interruption import Interruption, interruptible
+from sparklog.cli.names import TOPIC
 from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
 
@@ -59,7 +60,7 @@ class _Layout(NamedTuple):
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option(
     "--from", "start", metavar=METAVAR, callback=parse_position, default="earliest", show_default=True,
     help="Where to begin, in every partition.",

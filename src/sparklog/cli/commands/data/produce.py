@@ -16,6 +16,7 @@ import click
 from sparklog.cli.connection import advised, bootstrap_option, connected
 from sparklog.cli.display import counted, progress, rate
 from sparklog.cli.limits import NO_LIMIT, LineRefused, TopicLimits
+from sparklog.cli.names import TOPIC
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "-k", "--key-separator", callback=_separator,

@@ -10,6 +10,7 @@ import click
 
 from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json, show_table
+from sparklog.cli.names import TOPIC
 from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def backup() -> None:
 
 
 @backup.command(short_help="Back topics up.")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", type=TOPIC, nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--dest", required=True, metavar="DEST", help="A directory, or webhdfs://NAMENODE:9870/PATH.")
 @click.option(
     "--wait", "patience", type=click.FloatRange(0), default=5.0, show_default=True, metavar="SECONDS",

@@ -12,6 +12,7 @@ import click
 from sparklog.cli.connection import administering, bootstrap_option, client_settings, connected
 from sparklog.cli.display import output_option, rate, show_json
 from sparklog.cli.extents import find_extents
+from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import parse_settings
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _config_option(command: F) -> F:
 
 
 @perf.command(short_help="Write random records; rate, and latencies of the acknowledgements.")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-n", "--records", type=click.IntRange(1), default=1_000_000, show_default=True, help="How many.")
 @click.option("-s", "--size", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes of a value.")
 @click.option(
@@ -105,7 +106,7 @@ def produce(
 
 
 @perf.command(short_help="Read a topic; rate, and how long until the first records.")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-n", "--records", type=click.IntRange(1), help="At least so many; default: all that is there.")
 @click.option("--decode/--no-decode", default=True, show_default=True, help="Take records out of their batches.")
 @click.option(
@@ -149,7 +150,7 @@ def consume(
 
 
 @perf.command(short_help="Write one record at a time, and measure until it is read.")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-n", "--records", type=click.IntRange(1), default=1000, show_default=True, help="How many.")
 @click.option("-s", "--size", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes of a value.")
 @_acks_option

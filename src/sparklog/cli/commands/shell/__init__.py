@@ -1,0 +1,1 @@
+"""Commands for the shell in which one types."""
