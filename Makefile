@@ -173,6 +173,7 @@ java: setup
 	$(call need,$(BIN)/python -m sparklog.local.java,Java 17,openjdk-17-jre-headless,openjdk-21-jre-headless)
 
 programs: setup
+	$(call want,chromium,chromium)
 	$(call want,kcat,kcat)
 	$(call want,mkfs.ext4,e2fsprogs)
 	$(call mask,prometheus)

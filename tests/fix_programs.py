@@ -9,7 +9,13 @@ from collections import Counter
 
 import pytest
 
-PACKAGES = {"kcat": "kcat", "mkfs.ext4": "e2fsprogs", "prometheus": "prometheus", "psql": "postgresql"}
+PACKAGES = {
+    "chromium": "chromium",
+    "kcat": "kcat",
+    "mkfs.ext4": "e2fsprogs",
+    "prometheus": "prometheus",
+    "psql": "postgresql",
+}
 """The Debian package that has each program."""
 
 

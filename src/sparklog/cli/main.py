@@ -32,6 +32,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "offload": "Move the records of topics into a table, by Spark.",
     },
     "watch": {
+        "web": "Show the cluster in a browser.",
         "doctor": "Say what is wrong with the cluster, and what to type.",
         "top": "Show brokers, topics and groups as they go on, live.",
         "perf": "Measure how fast the cluster takes, gives and passes on records.",

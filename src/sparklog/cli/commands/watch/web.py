@@ -1,0 +1,71 @@
+"""``sparklog web``: the page that shows a cluster in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparklog.cli.connection import bootstrap_option, client_settings
+
+if TYPE_CHECKING:
+    from sparklog.web.server import WebServer
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any.")
+@click.option("--allow-changes", is_flag=True, help="Let visitors change topics, settings and groups as well.")
+@click.option(
+    "--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Speak TLS: certificate and key, in PEM."
+)
+@click.option("--origin", default="", metavar="URL", help="Where browsers reach a proxy before it: https://NAME.")
+@bootstrap_option
+@click.pass_context
+def web(
+    ctx: click.Context,
+    host: str,
+    port: int,
+    allow_changes: bool,
+    certificate: Path | None,
+    origin: str,
+    bootstrap: str,
+) -> None:
+    """Show the cluster in a browser, until SIGTERM or Ctrl-C. It prints the address.
+
+    The page shows what clients may ask for, and changes nothing without --allow-changes. Where the cluster asks for a
+    password, visitors log in with one of its users, and see and do what that user may; the settings of --command-config
+    say how to reach the brokers (security.protocol, sasl.mechanism, ssl.truststore...), and a user in them is not used.
+
+    \b
+    Examples:
+      sparklog web
+      sparklog web --port 9000 --allow-changes
+      sparklog web --command-config client.properties --host 0.0.0.0 --certificate web.pem --origin https://log.example:8080
+    """
+    from sparklog.web.server import WebServer
+    from sparklog.web.settings import WebSettings
+
+    settings = WebSettings.of(
+        {**client_settings(ctx), "bootstrap.servers": bootstrap},
+        host=host, port=port, allow_changes=allow_changes, certificate=certificate, origin=origin,
+    )  # fmt: skip
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asyncio.run(_serve(WebServer(settings)))
+
+
+async def _serve(server: WebServer) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    await server.start()
+    try:
+        click.echo(f"the page is at {server.url}; Ctrl-C ends it")
+        await stopped.wait()
+    finally:
+        await server.close()

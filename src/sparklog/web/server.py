@@ -1,0 +1,104 @@
+"""The server of the page: HTTP on one port, for one cluster."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from sparklog.clock import Clock, SystemClock
+from sparklog.errors import ConfigError
+from sparklog.structs import Endpoint
+from sparklog.web.apis import cluster, session, topics
+from sparklog.web.context import CONTEXT, WebContext
+from sparklog.web.protection import Handler, WithoutWords, add_headers, guarded
+from sparklog.web.settings import WebSettings
+from sparklog.web.throttle import LoginThrottle
+from sparklog.web.visitors import Visitors
+
+STATIC: Final = Path(__file__).with_name("static")
+_READING: Final = (session, cluster, topics)
+_BODY: Final = 1 << 20
+"""Bytes of a request."""
+_TYPES: Final = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class WebServer:
+    """``start`` it on the loop that it will use; ``address`` is known from then on."""
+
+    def __init__(self, settings: WebSettings, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._clock: Clock = clock or SystemClock()
+        self._visitors = Visitors(settings, self._clock)
+        self._runner: web.AppRunner | None = None
+        self.address: Endpoint
+
+    @property
+    def url(self) -> str:
+        """What to type into a browser on this machine."""
+        if self._settings.origin:
+            return self._settings.origin.rstrip("/") + "/"
+        host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
+        return f"http{'s' if self._settings.certificate else ''}://{host}:{self.address.port}/"
+
+    async def start(self) -> None:
+        """Begin to answer. Raises ConfigError if the port or the certificate cannot be had."""
+        tls = self._settings.tls_context()
+        sock = _listen(self._settings.host, self._settings.port)
+        self.address = Endpoint(self._settings.host, sock.getsockname()[1])
+        app = self._application()
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, handler_cancellation=True, logger=_http_log()
+        )
+        await self._runner.setup()
+        await web.SockSite(self._runner, sock, ssl_context=tls).start()
+        self._visitors.start()
+
+    async def close(self) -> None:
+        """Answer no more, and end all sessions."""
+        await self._visitors.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _application(self) -> web.Application:
+        names = self._settings.names(self.address.port)
+        app = web.Application(middlewares=[guarded(lambda: names)], client_max_size=_BODY)
+        throttle = LoginThrottle(self._clock)
+        app[CONTEXT] = WebContext(self._settings, self._clock, self._visitors, throttle, self.address.port)
+        app.on_response_prepare.append(add_headers)
+        for module in _READING:
+            app.router.add_routes(module.ROUTES)
+        app.router.add_get("/", _page("index.html"))
+        for path in sorted(STATIC.iterdir()):
+            app.router.add_get(f"/static/{path.name}", _page(path.name))
+        return app
+
+
+def _page(name: str) -> Handler:
+    path = STATIC / name
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=path.read_bytes(), content_type=_TYPES[path.suffix], charset="utf-8")
+
+    return answer
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen for --port {port} at {host}: {error.strerror or error}; stop what holds it, or choose"
+            " another"
+        ) from error
+
+
+def _http_log() -> logging.Logger:
+    logger = logging.getLogger("sparklog.web.http")
+    if not logger.filters:
+        logger.addFilter(WithoutWords())
+    return logger

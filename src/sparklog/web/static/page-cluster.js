@@ -1,0 +1,55 @@
+// The cluster and its brokers.
+
+import { get } from "/static/api.js";
+import { count, facts, h, link } from "/static/dom.js";
+import { settings } from "/static/settings.js";
+import { plain } from "/static/table.js";
+
+const COLUMNS = [
+  { title: "Broker", kind: "number", cell: (row) => link("broker", { id: row.id }, String(row.id)) },
+  { title: "Address", kind: "text", cell: (row) => `${row.host}:${row.port}` },
+  { title: "Role", cell: (row) => (row.is_controller ? "controller" : "") },
+  { title: "Rack", kind: "text", cell: (row) => row.rack ?? "" },
+  { title: "Leads", kind: "number", cell: (row) => count(row.leads) },
+  { title: "Replicas", kind: "number", cell: (row) => count(row.replicas) },
+  { title: "Out of sync", kind: "number", cell: (row) => h("span", { class: row.out_of_sync ? "bad" : null }, count(row.out_of_sync)) },
+  { title: "Protocol of Kafka", kind: "text", cell: (row) => (row.error ? h("span", { class: "bad" }, row.error) : row.protocol ?? "") },
+];
+
+const bad = (value) => (value ? "bad" : "good");
+
+export const cluster = {
+  title: "Cluster",
+  async show(content) {
+    async function refresh() {
+      const told = await get("cluster");
+      content.replaceChildren(
+        facts([
+          ["Cluster", told.cluster_id],
+          ["Brokers", count(told.brokers.length)],
+          ["Controller", told.controller < 0 ? "none" : String(told.controller), told.controller < 0 ? "bad" : null],
+          ["Topics", count(told.topics)],
+          ["Partitions", count(told.partitions)],
+          ["Under-replicated", count(told.under_replicated), bad(told.under_replicated)],
+          ["Without a leader", count(told.without_leader), bad(told.without_leader)],
+        ]),
+        plain("Brokers", COLUMNS, told.brokers));
+    }
+    await refresh();
+    return { refresh: guarded(content, refresh) };
+  },
+};
+
+// What the visitor is in, by keyboard, is not drawn anew under the hands.
+function guarded(content, refresh) {
+  return async () => { if (!content.contains(document.activeElement)) await refresh(); };
+}
+
+export const broker = {
+  title: "Broker",
+  section: "cluster",
+  heading: (parameters) => `Broker ${parameters.id}`,
+  async show(content, parameters) {
+    content.replaceChildren(settings("Settings of the broker", await get("broker/settings", { id: parameters.id })));
+  },
+};

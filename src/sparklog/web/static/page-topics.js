@@ -1,0 +1,71 @@
+// Topics, and one topic with its partitions and settings.
+
+import { get } from "/static/api.js";
+import { address, count, facts, h, link } from "/static/dom.js";
+import { settings } from "/static/settings.js";
+import { paged } from "/static/table.js";
+
+const problems = (value) => h("span", { class: value ? "bad" : "quiet" }, count(value));
+
+const TOPICS = [
+  { title: "Topic", kind: "text", sort: "name", cell: (row) => link("topic", { name: row.name }, row.name) },
+  { title: "Partitions", kind: "number", sort: "partitions", cell: (row) => count(row.partitions) },
+  { title: "Replicas", kind: "number", cell: (row) => count(row.replicas) },
+  { title: "Under-replicated", kind: "number", sort: "under_replicated", cell: (row) => problems(row.under_replicated) },
+  { title: "Without a leader", kind: "number", cell: (row) => problems(row.without_leader) },
+];
+
+export const remembering = (page, fixed) => (state) =>
+  history.replaceState(null, "", address(page, { ...fixed, ...state, offset: state.offset || "" }));
+
+export const topics = {
+  title: "Topics",
+  async show(content, parameters) {
+    const table = paged({
+      caption: "Topics", path: "topics", columns: TOPICS, state: { ...parameters },
+      remember: remembering("topics"), searchLabel: "Name contains", filters: [["internal", "The cluster's own too"]],
+    });
+    content.replaceChildren(table.element);
+    await table.load();
+    return { refresh: table.load };
+  },
+};
+
+const ids = (found) => found.join(", ");
+
+const PARTITIONS = [
+  { title: "Partition", kind: "number", sort: "partition", cell: (row) => count(row.partition) },
+  { title: "Leader", kind: "number", sort: "leader", cell: (row) => (row.leader === null ? h("span", { class: "bad" }, "none") : String(row.leader)) },
+  { title: "Replicas", cell: (row) => ids(row.replicas) },
+  { title: "In sync", cell: (row) => h("span", { class: row.isr.length < row.replicas.length ? "bad" : null }, ids(row.isr)) },
+  { title: "Offline", cell: (row) => h("span", { class: "bad" }, ids(row.offline)) },
+  { title: "First offset", kind: "number", cell: (row) => count(row.first) },
+  { title: "End offset", kind: "number", cell: (row) => count(row.end) },
+  { title: "Records at most", kind: "number", cell: (row) => (row.error ? h("span", { class: "bad" }, row.error) : count(row.end - row.first)) },
+];
+
+export const topic = {
+  title: "Topic",
+  section: "topics",
+  heading: (parameters) => `Topic ${parameters.name ?? ""}`,
+  async show(content, parameters) {
+    const { name, ...state } = parameters;
+    const [told, entries] = await Promise.all([get("topic", { name }), get("topic/settings", { name })]);
+    const table = paged({
+      caption: "Partitions", path: "topic/partitions", parameters: { name }, columns: PARTITIONS, state,
+      remember: remembering("topic", { name }), searchLabel: "Number contains", filters: [["problems", "Only with problems"]],
+    });
+    content.replaceChildren(
+      facts([
+        ["Partitions", count(told.partitions)],
+        ["Replicas", count(told.replicas)],
+        ["Under-replicated", count(told.under_replicated), told.under_replicated ? "bad" : "good"],
+        ["Without a leader", count(told.without_leader), told.without_leader ? "bad" : "good"],
+        ["Id", told.id],
+      ]),
+      h("h2", {}, "Partitions"), table.element,
+      h("h2", {}, "Settings"), settings("Settings of the topic", entries));
+    await table.load();
+    return { refresh: table.load };
+  },
+};

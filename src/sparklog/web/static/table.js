@@ -1,0 +1,107 @@
+// Tables: a plain one of rows, and one whose rows the server gives page by page.
+
+import { get } from "/static/api.js";
+import { count, h, problem } from "/static/dom.js";
+
+// A column: {title, cell(row) -> node or text, kind: "number" | "text" | "bytes", sort: the server's name for it}.
+
+function head(columns, order, sorted) {
+  return h("thead", {}, h("tr", {}, columns.map((column) => {
+    const mine = order && column.sort && order.sort === column.sort;
+    const title = column.sort && sorted
+      ? h("button", { type: "button", "data-focus": `sort ${column.sort}`, onclick: () => sorted(column.sort) }, column.title)
+      : column.title;
+    return h("th", { scope: "col", class: column.kind, "aria-sort": mine ? (order.descending ? "descending" : "ascending") : null }, title);
+  })));
+}
+
+function line(columns, row) {
+  return h("tr", {}, columns.map((column, at) => {
+    const cell = column.cell(row);
+    return at === 0 ? h("th", { scope: "row", class: column.kind }, cell) : h("td", { class: column.kind }, cell);
+  }));
+}
+
+export function plain(caption, columns, rows) {
+  if (!rows.length) return h("p", { class: "quiet" }, `${caption}: none.`);
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {}, h("caption", {}, caption), head(columns), h("tbody", {}, rows.map((row) => line(columns, row)))));
+}
+
+export const LIMIT = 100;
+
+// Its state is in `state` (search, sort, descending, offset), told to `remember` when the visitor changes it.
+export function paged({ caption, path, parameters, columns, state, remember, searchLabel, filters }) {
+  const body = h("tbody");
+  const table = h("table", { "aria-busy": "true" });
+  const trouble = h("div");
+  const place = h("span", { class: "quiet", role: "status", "aria-live": "polite" });
+  const back = h("button", { type: "button", onclick: () => move(state.offset - LIMIT) }, "Previous");
+  const on = h("button", { type: "button", onclick: () => move(state.offset + LIMIT) }, "Next");
+  const last = h("button", { type: "button", onclick: () => move(Math.floor((total - 1) / LIMIT) * LIMIT) }, "Last");
+  const first = h("button", { type: "button", onclick: () => move(0) }, "First");
+  let total = 0;
+  let shown = "";
+  let asking = null;
+  let timer = null;
+  state.offset = Number(state.offset) || 0;
+
+  function change(what) {
+    Object.assign(state, { offset: 0 }, what);
+    remember(state);
+    return load();
+  }
+  const move = (offset) => change({ offset: Math.max(0, offset) });
+
+  function sorted(name) {
+    change({ sort: name, descending: state.sort === name ? !state.descending : false });
+  }
+
+  async function load() {
+    asking?.abort();
+    const mine = asking = new AbortController();
+    table.setAttribute("aria-busy", "true");
+    try {
+      draw(await get(path, { ...parameters, ...state, limit: LIMIT }, mine.signal));
+      trouble.replaceChildren();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      trouble.replaceChildren(problem(error));
+    }
+    table.removeAttribute("aria-busy");
+  }
+
+  function draw(answer) {
+    total = answer.total;
+    const last_row = answer.offset + answer.rows.length;
+    place.textContent = total ? `${count(answer.offset + 1)} to ${count(last_row)} of ${count(total)}` : "none";
+    back.disabled = first.disabled = answer.offset === 0;
+    on.disabled = last.disabled = last_row >= total;
+    const told = JSON.stringify([answer, state]);
+    if (told === shown) return;
+    shown = told;
+    const focused = document.activeElement?.dataset?.focus;
+    table.replaceChildren(h("caption", {}, caption), head(columns, state, sorted), body);
+    body.replaceChildren(...answer.rows.map((row) => line(columns, row)));
+    if (focused) table.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  const search = searchLabel && h("label", {}, searchLabel, h("input", {
+    type: "search", value: state.search ?? "", autocomplete: "off",
+    oninput: (event) => {
+      clearTimeout(timer);
+      const wanted = event.target.value;
+      timer = setTimeout(() => change({ search: wanted }), 200);
+    },
+  }));
+  const checks = (filters ?? []).map(([name, label]) => h("label", { class: "check" }, h("input", {
+    type: "checkbox", checked: state[name] === true || state[name] === "true",
+    onchange: (event) => change({ [name]: event.target.checked }),
+  }), label));
+  const element = h("section", { "aria-label": caption },
+    h("div", { class: "tools" }, search, checks),
+    trouble,
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${caption}, table` }, table),
+    h("div", { class: "tools" }, first, back, on, last, place));
+  return { element, load };
+}

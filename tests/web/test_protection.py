@@ -1,0 +1,63 @@
+"""What is refused whatever it asks for, and what every answer bears."""
+
+import pytest
+from web.serving import Served
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_name_that_was_pointed_here_is_refused(browser):
+    for path in ("/", "/api/cluster", "/static/app.js"):
+        assert browser.get(path, Host="evil.example:80").status == 421
+    assert browser.get("/api/cluster", Host=browser.host.replace("127.0.0.1", "localhost")).status == 200
+
+
+def test_every_answer_forbids_what_a_browser_might_do_with_it(browser):
+    for path in ("/", "/static/app.js", "/api/cluster", "/api/topic?name=none", "/nowhere"):
+        headers = browser.get(path).headers
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';")
+        assert "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert "Access-Control-Allow-Origin" not in headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "text/plain"}, 415),
+    ],
+)
+def test_a_request_that_another_page_could_send_is_refused(browser, headers, status):
+    assert browser.post("/api/logout", **headers).status == status
+
+
+def test_its_own_page_may_ask(browser):
+    assert browser.post("/api/logout", Origin=f"http://{browser.host}").status == 200
+
+
+def test_files_beside_the_page_are_not_served(browser):
+    for path in ("/static/", "/static/../server.py", "/static/%2e%2e/server.py", "/server.py"):
+        assert browser.get(path).status == 404
+
+
+def test_what_is_no_json_is_refused(browser, bootstrap):
+    with Served({"bootstrap.servers": bootstrap}, allow_changes=True) as served:
+        for body in (b"{", b"[]", b"\xff"):
+            headers = {"Content-Type": "application/json"}
+            answer = served.browser().request("POST", "/api/login", body, **headers)
+            assert answer.status == 400
+            assert "Traceback" not in answer.body
+
+
+def test_a_proxys_name_is_ours_where_it_was_told(bootstrap):
+    with Served({"bootstrap.servers": bootstrap}, origin="https://Log.Example") as served:
+        browser = served.browser()
+        assert browser.get("/api/session", Host="log.example").status == 200
+        assert browser.post("/api/logout", Host="log.example", Origin="https://log.example").status == 200
