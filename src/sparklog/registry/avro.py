@@ -124,7 +124,7 @@ def whole(registry: SchemaRegistry, schema: Schema) -> Any:
     texts = {name: json.loads(each.text) for name, each in registry.referenced(schema).items()}
     repository = needed("fastavro.repository").AbstractSchemaRepository
 
-    class Referenced(repository):  # type: ignore[misc]
+    class Referenced(repository):  # type: ignore[misc, valid-type]
         def load(self, name: str) -> Any:
             return texts[name] if name else plain
 

@@ -74,7 +74,7 @@ def test_a_registry_that_is_away_fails_the_query_and_not_the_values(spark, inter
 
 def test_rows_are_written_with_the_id_of_their_schema(spark, interpreted, settings, registry):
     rows = spark.createDataFrame([(1, "Zug")], "id long, place string")
-    with pytest.raises(DataSourceError, match="SPARKLOG_REGISTRY_REFUSED.*not registered under t-value"):
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_REGISTRY_REFUSED.*not registered under t-value"):
         to_registry_values(rows, settings, "t-value", schema=_TWO)
     made = to_registry_values(rows, settings, "t-value", schema=_TWO, auto_register_schemas=True, key="id")
     newest = to_registry_values(rows, settings, "t-value")

@@ -1,15 +1,16 @@
 """The schemas of a schema registry, on the driver and in Spark's workers.
 
-A worker asks for an id when it meets it, and keeps the schema as long as it lives. A registry that cannot be asked fails
-the task, which Spark tries again; only an id that the registry does not have makes a value unreadable.
+A worker asks for an id when it meets it, and keeps the schema as long as it lives. A registry that cannot be asked
+fails the task, which Spark tries again; only an id that the registry does not have makes a value unreadable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from sparklog.errors import DataSourceError, RegistryError, RegistryUnavailable, SchemaNotFound
 from sparklog.registry.avro import whole
@@ -29,16 +30,14 @@ def registry_settings(given: Mapping[str, Any]) -> _Properties:
     return tuple(sorted(RegistrySettings.of(given).properties().items()))
 
 
-class RegistryWriters(NamedTuple):
-    """The schemas that values were written with, by id. Its ``repr`` is in no plan, and shows no settings."""
+@dataclass(frozen=True)
+class RegistryWriters:
+    """The schemas that values were written with, by id."""
 
-    properties: _Properties
-
-    def __repr__(self) -> str:
-        return "RegistryWriters()"
+    properties: _Properties = field(repr=False)
 
     def __call__(self, number: int) -> Any:
-        """The schema of that id, parsed. Raises Unreadable if there is none of Avro, DataSourceError if none answers."""
+        """The schema of that id, parsed. Raises Unreadable if there is none of Avro, DataSourceError without an answer."""
         try:
             return _writer(self.properties, number)
         except SchemaNotFound as error:

@@ -90,9 +90,7 @@ def _json(df: DataFrame, schema: Any, value: str, into: str, dead_letter: str | 
     data = f.col(value).cast("binary")
     is_framed = (f.octet_length(data) >= FRAME.size) & (f.substring(data, 1, 1) == f.lit(b"\0"))
     behind = f.when(data.isNull(), None).when(is_framed, f.substring(data, FRAME.size + 1, _MOST)).otherwise(f.lit(b""))
-    found = json_values(
-        df.withColumn(plain, behind), schema, value=plain, into=into, dead_letter=dead_letter
-    )
+    found = json_values(df.withColumn(plain, behind), schema, value=plain, into=into, dead_letter=dead_letter)
     if dead_letter is not None:
         reason = f.lit("it does not begin with a zero byte and a schema's id")
         found = found.withColumn(
