@@ -111,9 +111,10 @@ def avro_values(
 ) -> DataFrame:
     """As ``json_values``, for values in Avro's binary encoding of ``schema`` (JSON text, or the parsed JSON).
 
-    With ``writers``, schemas by id or what gives them, each value begins in the wire format of schema registries, a zero
-    byte and the id of the schema that it was written with; Avro's schema resolution then reads it as ``schema``. The schema must be a
-    record without recursion; a union may only have null and one other type. ``spark/values/avro.py`` has the types.
+    With ``writers``, schemas by id or what gives them, each value begins in the wire format of schema registries: a
+    zero byte, and the id of the schema that it was written with. Avro's schema resolution then reads it as ``schema``.
+    The schema must be a record without recursion; a union may only have null and one other type.
+    ``spark/values/avro.py`` has the types.
     """
     reader = AvroReader(schema, writers)
     # If it were deterministic, Spark would decode everything again for a filter by the dead letters.

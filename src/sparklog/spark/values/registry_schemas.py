@@ -37,7 +37,10 @@ class RegistryWriters:
     properties: _Properties = field(repr=False)
 
     def __call__(self, number: int) -> Any:
-        """The schema of that id, parsed. Raises Unreadable if there is none of Avro, DataSourceError without an answer."""
+        """The schema of that id, parsed.
+
+        Raises Unreadable if there is none of Avro, DataSourceError without an answer.
+        """
         try:
             return _writer(self.properties, number)
         except SchemaNotFound as error:
