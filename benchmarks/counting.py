@@ -1,4 +1,4 @@
-"""What metrics cost a request: the additions on its way, by themselves, in CPU nanoseconds.
+"""What metrics and the log of slow requests cost a request: the additions on its way, in CPU nanoseconds.
 
 ``python -m benchmarks.counting``. The additions are run from the interpreter, which is slower than the compiled modules
 that hold them, so a figure is an upper bound.
@@ -6,13 +6,17 @@ that hold them, so a figure is an upper bound.
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 import timeit
+from collections import deque
 from collections.abc import Callable
 
 from sparklog.log.log import Appended
 from sparklog.net.request_meter import RequestMeter
+from sparklog.net.slow_requests import OFF, Begun, SlowRequests, head_of
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.traffic import TopicTraffic, Traffic
 from sparklog.security.caller import Caller
 
@@ -32,6 +36,24 @@ def _request(meters: dict[int, RequestMeter], caller: Caller) -> Callable[[], No
             found.answer(_SECONDS)
 
     return count
+
+
+def _follow(limit_s: float) -> Callable[[], None]:
+    """As ``ServerChannel`` does for the log of slow requests, where none is slow."""
+    slow = SlowRequests(RateLimitedLogger(logging.getLogger(__name__), time.monotonic), limit_s)
+    sending: deque[tuple[int, float, Begun]] = deque()
+    served = memoryview(bytes(_SIZE))
+
+    def follow() -> None:
+        begun = Begun(head_of(served), _SIZE, 0.0, 0.0) if slow.is_on else None
+        if begun is not None:
+            sending.append((_SIZE, time.monotonic(), begun))
+        while sending and sending[0][0] <= _SIZE:
+            _, _, last = sending.popleft()
+            if _SECONDS - last.arrived > slow.limit_s:
+                raise AssertionError("nothing is slow here")
+
+    return follow
 
 
 def _append(traffic: TopicTraffic) -> Callable[[], None]:
@@ -58,6 +80,8 @@ def main() -> None:
     traffic = Traffic()
     cases = {
         "a request": _request({0: RequestMeter("Produce", _VERSION + 1)}, Caller("127.0.0.1")),
+        "a request without a log of slow ones": _follow(OFF),
+        "a request with it, and none is slow": _follow(60.0),
         "a partition of a Produce": _append(traffic.enter("topic")),
         "a partition of a Fetch": _send(traffic),
     }

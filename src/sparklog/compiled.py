@@ -43,6 +43,7 @@ GROUPS: Final = {
         "sparklog.broker.fetch_sessions",
         "sparklog.net.channel",
         "sparklog.net.request_meter",
+        "sparklog.net.slow_requests",
         "sparklog.protocol.connection",
         "sparklog.protocol.frame",
         "sparklog.protocol.hot.fetch",

@@ -1,6 +1,7 @@
 """AlterConfigs, IncrementalAlterConfigs and DescribeConfigs on the wire: what is kept, refused, in force, and told."""
 
 import json
+import re
 import time
 
 import pytest
@@ -370,3 +371,30 @@ def test_levels_that_cannot_be_are_refused(connection, whose, change, code, said
 
 def test_loggers_have_no_old_request(connection):
     assert replace(connection, LOGGER, "0", {CLEANING: "INFO"})[0] is ErrorCode.INVALID_REQUEST
+
+
+SLOW = "sparklog.slow.request.log.ms"
+
+
+def test_slow_requests_are_told_from_when_the_setting_says_so(cluster, connection, make_topic):
+    name = make_topic()
+    assert alter(connection, BROKER, "0", (SLOW, SET, "0"))[0] is ErrorCode.NONE
+
+    def is_told():
+        wire.produce(connection, TopicPartition(name, 0), wire.batch_of(b"x"))
+        return re.search(
+            r"slow: PRODUCE version \d+ of client '[^']*' from 127\.0\.0\.1:\d+, User:ANONYMOUS on PLAINTEXT, "
+            r"\d+ bytes: [\d.]+ ms \(waited for its turn [\d.]+, for its answer [\d.]+, until that was sent [\d.]+; ",
+            cluster.broker(0).output(),
+        )
+
+    try:
+        eventually(is_told)
+    finally:
+        assert alter(connection, BROKER, "0", (SLOW, DELETE, None))[0] is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("value", "said"), [("-2", "at least -1"), ("soon", "whole number"), ("1.5", "whole number")])
+def test_times_that_are_none_are_refused(connection, value, said):
+    code, message = alter(connection, BROKER, "0", (SLOW, SET, value))
+    assert (code, said in message) == (ErrorCode.INVALID_REQUEST, True), message

@@ -158,6 +158,8 @@ class Dispatcher:
             throttle_ms = self._broker.quotas.charge(
                 handler.api, request.version, caller, request.client_id, size, answer
             )
+            if throttle_ms:
+                caller.throttle(request.correlation_id, throttle_ms)
             if throttle_ms and handler.by_schema:
                 answer = throttled(answer, request.version, throttle_ms)
         by_schema = handler.by_schema and not isinstance(answer, Encoded)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -639,4 +640,5 @@ def _limits_of(config: BrokerConfig) -> Limits:
         per_host_overrides=by_address(parse_overrides(config.max_connections_per_ip_overrides)),
         max_rate=config.max_connection_creation_rate,
         max_idle_s=config.connections_max_idle_ms / 1000,
+        slow_request_s=math.inf if config.slow_request_log_ms < 0 else config.slow_request_log_ms / 1000,
     )

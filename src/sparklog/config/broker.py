@@ -641,6 +641,13 @@ class BrokerConfig:
         "How many groups, and how many of their committed offsets, have series of their own.",
         at_least(0),
     )
+    slow_request_log_ms: int = setting(
+        "sparklog.slow.request.log.ms",
+        T.LONG,
+        -1,
+        "A request that takes longer, waits included, has a line in the log; -1 is none.",
+        at_least(-1),
+    )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
     security: SecuritySettings = SecuritySettings()  # noqa: RUF009 (frozen, so one instance may serve all)

@@ -78,13 +78,14 @@ _OWN_DEFINITIONS: dict[str, Definition] = {
         "log.cleaner.io.buffer.size",
         "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.backoff.ms",
+        "sparklog.slow.request.log.ms",
     )
 }
 DYNAMIC_DEFINITIONS: dict[str, Definition] = _OWN_DEFINITIONS | {
     own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()
 }
 """The broker settings that may change while it runs: topics' defaults, limits on connections and on copying, how long
-producers are remembered, what compaction may use. The rest is read at the start.
+producers are remembered, what compaction may use, which requests are slow. The rest is read at the start.
 """
 
 

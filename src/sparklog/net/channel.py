@@ -42,6 +42,7 @@ from sparklog.errors import AnotherProtocol, RemoteProtocolError
 from sparklog.net.answer import Answer, Dispatch, Ordered, Served, Work
 from sparklog.net.limits import Limits
 from sparklog.net.page_cache import is_cached, read_ahead, read_if_cached
+from sparklog.net.slow_requests import Begun, SlowRequests, head_of
 from sparklog.net.tls import TlsSocket
 from sparklog.net.turns import SHARE_S, SLOW_S, Turns, Usage, take
 from sparklog.protocol.connection import describe_request
@@ -74,6 +75,7 @@ class Owner(Protocol):
     dispatch: Dispatch
     limits: Limits
     warnings: RateLimitedLogger
+    slow_requests: SlowRequests
     turns: Turns
 
     @property
@@ -116,8 +118,14 @@ class ServerChannel:
         else:
             self._frames = FrameReader(caller.gate.max_size, at_once=SCRATCH_SIZE)
         self._backlog: deque[memoryview] = deque()
-        self._slots: deque[tuple[asyncio.Future[Answer], int, Meter | None, float]] = deque()
+        self._slots: deque[tuple[asyncio.Future[Answer], int, Meter | None, float, Begun | None]] = deque()
         self._arrived = 0.0  # when the requests were read that are in the backlog, or begun
+        self._taken_up = 0.0  # when the last of them was begun
+        self._slow = server.slow_requests
+        self._sending: deque[tuple[int, float, Begun]] = (
+            deque()
+        )  # up to which byte, since when; with a log of slow ones
+        self._sent = 0  # bytes so far
         self._steps: Work | None = None
         self._ordered = 0  # requests that are to take effect later
         self._ordered_api = b""
@@ -331,7 +339,7 @@ class ServerChannel:
                 now = turns.time()
             while now < until and (self._steps is not None or (self._backlog and self._has_room)):
                 before = now
-                is_answered = self._serve_some(until)
+                is_answered = self._serve_some(before, until)
                 now = turns.time()
                 meter = self.caller.meter
                 if meter is not None:
@@ -354,10 +362,11 @@ class ServerChannel:
         if why:
             self.close(why)
 
-    def _serve_some(self, until: float) -> bool:
+    def _serve_some(self, now: float, until: float) -> bool:
         """Begin the next request, or go on with the one begun. Whether it is answered now, in its place."""
         if self._steps is None:
             frame = self._served = self._backlog.popleft()
+            self._taken_up = now
             after = self._placed if self._ordered else None
             dispatch = self._server.dispatch
             answer = dispatch(frame, self.caller) if after is None else dispatch(frame, self.caller, after)
@@ -380,11 +389,11 @@ class ServerChannel:
         if answer is None or isinstance(answer, list):
             if not self._slots:
                 self._hold(-size)
-                self._send(answer)
+                self._send(answer, self._begun_now(size))
                 return True
             known: asyncio.Future[Answer] = self._server.loop.create_future()
             known.set_result(answer)
-            self._slots.append((known, size, self.caller.meter, self._arrived))
+            self._slots.append((known, size, self.caller.meter, self._arrived, self._begun_now(size)))
             self._keep(_memory_of(answer))
             return False
         ordered = isinstance(answer, Ordered)
@@ -395,7 +404,7 @@ class ServerChannel:
         if self._closed:
             later.cancel()
             return False
-        self._slots.append((later, size, self.caller.meter, self._arrived))
+        self._slots.append((later, size, self.caller.meter, self._arrived, self._begun_now(size)))
         if ordered:
             later.add_done_callback(self._on_effect)
         later.add_done_callback(self._on_answered)
@@ -417,7 +426,7 @@ class ServerChannel:
         if not answered.cancelled() and answered.exception() is None:
             self._keep(_memory_of(answered.result()))
         while self._slots and self._slots[0][0].done() and not self._closed:
-            slot, size, meter, arrived = self._slots.popleft()
+            slot, size, meter, arrived, begun = self._slots.popleft()
             self._hold(-size)
             if slot.cancelled():
                 self.close("a request was cancelled")
@@ -429,7 +438,7 @@ class ServerChannel:
                 if meter is not None:
                     meter.answer(self._server.turns.time() - arrived)
                 self._keep(-_memory_of(slot.result()))
-                self._send(slot.result())
+                self._send(slot.result(), begun)
         self._take_up()
 
     def _keep(self, size: int) -> None:
@@ -443,7 +452,15 @@ class ServerChannel:
         self._server.account_answers(size - self._answer_bytes)
         self._answer_bytes = size
 
-    def _send(self, answer: Answer) -> None:
+    def _begun_now(self, size: int) -> Begun | None:
+        """The request that was begun last, for the log of slow ones; None without one."""
+        if not self._slow.is_on:
+            return None
+        return Begun(head_of(self._served), size, self._arrived, self._taken_up)
+
+    def _send(self, answer: Answer, begun: Begun | None) -> None:
+        if begun is not None:
+            self._follow(begun, answer)
         if answer is None or self._closed:
             return
         for chunk in answer:
@@ -470,6 +487,20 @@ class ServerChannel:
                 self.caller.busy_s += took_s
                 self.usage.served_s += took_s
 
+    def _follow(self, begun: Begun, answer: Answer) -> None:
+        """Look at the request again when its answer, which is known now, is sent."""
+        size = 0 if answer is None else sum(map(chunk_size, answer))
+        now = self._server.turns.time()
+        self._sending.append((self._sent + self._unsent_bytes + size, now, begun))
+        if not size:
+            self._look_at_sent(now)
+
+    def _look_at_sent(self, now: float) -> None:
+        while self._sending and self._sending[0][0] <= self._sent:
+            _, answered, begun = self._sending.popleft()
+            if now - begun.arrived > self._slow.limit_s:
+                self._slow.tell(self.caller, self._address, begun, answered, now)
+
     def _flush(self, until: float) -> None:
         """Send what the socket takes, until then; what is left by then is sent in the next turn."""
         if self._reading_ahead:
@@ -485,6 +516,8 @@ class ServerChannel:
             return
         if self._unsent_bytes < before:
             self.last_active = self._server.loop.time()
+            if self._sending:
+                self._look_at_sent(self.last_active)
         if not self._unsent:
             self._at_hand = None  # or a file that is deleted would be held open
         if self._unsent or self._answer_bytes:
@@ -509,6 +542,7 @@ class ServerChannel:
                 return
             sent = self._send_file(first) if isinstance(first, FileSlice) else self._send_bytes()
             self._unsent_bytes -= sent
+            self._sent += sent
 
     def _stop_writing(self) -> None:
         if self._writing:
@@ -606,6 +640,7 @@ class ServerChannel:
         self._may_send = False
         self._socket.close()
         self._unsent.clear()
+        self._sending.clear()
         self._at_hand = None
         self._backlog.clear()
         if self._steps is not None:

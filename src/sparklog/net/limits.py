@@ -8,6 +8,7 @@ be accepted. Kafka's settings of the same meaning are named beside each.
 from __future__ import annotations
 
 import ipaddress
+import math
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class Limits:
     """New connections a second: ``max.connection.creation.rate``."""
     max_idle_s: float = -1
     """Below zero for ever: ``connections.max.idle.ms``."""
+    slow_request_s: float = math.inf
+    """What takes longer has a line in the log: ``sparklog.slow.request.log.ms``."""
 
     def of_host(self, host: str) -> int:
         """How many connections it may have."""

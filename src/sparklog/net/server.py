@@ -32,6 +32,7 @@ from sparklog.errors import AuthenticationFailed
 from sparklog.net.answer import Dispatch
 from sparklog.net.channel import ServerChannel
 from sparklog.net.limits import AcceptRate, Limits
+from sparklog.net.slow_requests import SlowRequests
 from sparklog.net.tls import Handshake, TlsSocket
 from sparklog.net.turns import TURN_S, Turns
 from sparklog.quota.connections import ConnectionRates
@@ -87,6 +88,7 @@ class SocketServer:
         self.loop = loop
         self.dispatch = dispatch
         self.warnings = RateLimitedLogger(_logger, loop.time)
+        self.slow_requests = SlowRequests(self.warnings, limits.slow_request_s)
         self.turns = Turns(loop)
         self._limits = limits
         self._rates = rates
@@ -118,6 +120,7 @@ class SocketServer:
     @limits.setter
     def limits(self, limits: Limits) -> None:
         self._limits = limits
+        self.slow_requests.limit_s = limits.slow_request_s
         excess = len(self._channels) - limits.max_connections
         if excess > 0:
             for channel in sorted(self._channels, key=lambda each: (not each.is_idle, each.last_active))[:excess]:

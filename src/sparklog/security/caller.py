@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
 
 from sparklog.config.listeners import PLAINTEXT
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.security.principal import ANONYMOUS, Principal
+
+_MOST_THROTTLED = 100
+"""Of so many requests of a connection it is remembered."""
 
 
 class Gate(Protocol):
@@ -73,6 +76,15 @@ class Caller:
     """Seconds that the loop has spent on its requests, up to the last turn."""
     charged: tuple[int, float] = (0, 0.0)
     """Since which count of quotas of time, and up to which ``busy_s``, its time has been charged."""
+
+    throttled: dict[int, int] = field(default_factory=dict)
+    """How many ms the last requests were told to wait for quotas, by correlation id; only of those that were."""
+
+    def throttle(self, correlation_id: int, wait_ms: int) -> None:
+        """This request is told to wait so long."""
+        if len(self.throttled) >= _MOST_THROTTLED:
+            self.throttled.clear()
+        self.throttled[correlation_id] = wait_ms
 
     def mute(self, seconds: float) -> None:
         """Read nothing more from the connection for so long; what is in hand is answered."""
