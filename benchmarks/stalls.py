@@ -274,6 +274,14 @@ def _describe_retention() -> Case:
     return _request(ApiKey.DESCRIBE_RETENTION, messages.DescribeRetentionRequest(topics=None), 0)
 
 
+def _describe_lag() -> Case:
+    topic = messages.DescribeLagRequest.LagTopic
+    asked = [topic.LagPartition(partition_index=0, offset=each) for each in range(MANY)]
+    return _request(
+        ApiKey.DESCRIBE_LAG, messages.DescribeLagRequest(topics=[topic(name="stalls", partitions=asked)]), 0
+    )
+
+
 def _begin_compaction() -> Case:
     topic = messages.BeginCompactionRequest.GrantedTopic
     message = messages.BeginCompactionRequest(
@@ -653,6 +661,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield "DescribeLogDirs", _describe_log_dirs()
     yield "DescribeCompaction", _describe_compaction(None)
     yield "DescribeRetention", _describe_retention()
+    yield f"DescribeLag, {MANY} offsets", _describe_lag()
     yield "DeleteRecords, 100 partitions", _delete_records
     yield from _groups_of_what_exists()
     yield "DeleteTopics, 700 partitions", _delete_topics

@@ -953,6 +953,14 @@ OWN = [
         {TOPIC},
         allowed=("WRITE topic t",),
     ),
+    Case(
+        "DescribeLag",
+        ApiKey.DESCRIBE_LAG,
+        0,
+        {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": 5}]}]},
+        ["DESCRIBE topic t"],
+        {TOPIC},
+    ),
     Case("DescribeRetention", ApiKey.DESCRIBE_RETENTION, 0, {"topics": ["u", "t"]}, ["DESCRIBE topic t"], {TOPIC}),
     Case(
         "DescribeRetention-of-all",

@@ -139,12 +139,16 @@ def test_the_lag_of_a_group_is_what_administrators_are_told(broker, made):
         with Admin(bootstrap_servers=broker.address) as admin:
             admin.alter_group_offsets(group, {tps[0]: 4, tps[1]: 0})
             committed = admin.group_offsets(group)
+            sizes = admin.lag_bytes({tp: each.offset for tp, each in committed.items()})
         ends = {tp: wire.list_offset(connection, tp, -1)[1] for tp in tps}
     page = page_of(broker)
     for tp in tps:
         labels = {"consumergroup": group, "topic": made, "partition": str(tp.partition)}
         assert page.value("kafka_consumergroup_current_offset", **labels) == committed[tp].offset
         assert page.value("kafka_consumergroup_lag", **labels) == ends[tp] - committed[tp].offset
+        assert page.value("sparklog_group_lag_bytes", **labels) == sizes[tp]
+    assert 6 * len(wire.batch_of(b"0")) <= sizes[tps[0]] <= 10 * len(wire.batch_of(b"0"))
+    assert sizes[tps[1]] == 0
     assert page.value("kafka_consumergroup_members", consumergroup=group) == 0
     assert page.value("sparklog_groups", protocol="classic", state="Empty") >= 1
 
@@ -250,11 +254,11 @@ def pair(tmp_path):
         yield cluster
 
 
-def lags_at(cluster):
+def lags_at(cluster, name="kafka_consumergroup_lag"):
     """The lag of each partition, as the coordinator of the only group tells it."""
     found = {}
     for broker in cluster.brokers:
-        for labels, lag in page_of(broker).of("kafka_consumergroup_lag").items():
+        for labels, lag in page_of(broker).of(name).items():
             found[int(dict(labels)["partition"])] = lag
     return found
 
@@ -270,7 +274,10 @@ def test_lags_at_other_leaders_and_what_lacks_a_replica_since_a_broker_died(pair
                     producer.send("spread", b"x", partition=tp.partition).result(60)
                 producer.send("twice", b"x").result(60)
         admin.alter_group_offsets("far", dict.fromkeys(spread, 1))
+        sizes = {tp.partition: size for tp, size in admin.lag_bytes(dict.fromkeys(spread, 1)).items()}
     eventually(lambda: lags_at(pair) == {tp.partition: tp.partition for tp in spread})
+    assert sizes.keys() == set(range(6)), "both leaders told"
+    eventually(lambda: lags_at(pair, "sparklog_group_lag_bytes") == sizes)
 
     def are_in_sync():
         pages = [page_of(each) for each in pair.brokers]

@@ -104,6 +104,7 @@ def test_its_answers_are_what_administrators_are_told(cluster, prometheus, loade
     eventually(lambda: prometheus.number('sum(kafka_log_log_size{topic="load"})') == size)
     eventually(lambda: prometheus.number(f'sum(kafka_consumergroup_lag{{consumergroup="{GROUP}"}})') == RECORDS)
     assert prometheus.number('sum(kafka_log_log_logendoffset{topic="load"})') == 2 * RECORDS
+    assert prometheus.number(f'sum(sparklog_group_lag_bytes{{consumergroup="{GROUP}"}})') == size / 2
 
 
 def test_alerts_are_raised_for_a_killed_broker_and_end_when_it_is_back(cluster, prometheus, loaded):

@@ -3,9 +3,10 @@
 import asyncio
 from types import SimpleNamespace
 
-from sparklog.errors import ConnectionFailed
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.metrics.ends import PartitionEnds
-from sparklog.protocol.messages import ListOffsetsResponse
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeLagResponse, ListOffsetsResponse
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -17,25 +18,47 @@ class Cluster:
 
     def __init__(self):
         self.clock = ManualClock()
-        self.replicas = SimpleNamespace(broker_id=1, shows_until=lambda tp: 30 if tp == HERE else -1)
+        self.replicas = SimpleNamespace(
+            broker_id=1,
+            shows_until=lambda tp: 30 if tp == HERE else -1,
+            bytes_from=lambda tp, offset: 1000 if tp == HERE else -1,
+        )
         leader = SimpleNamespace(id=2, endpoint=Endpoint("other", 1))
         self.metadata = SimpleNamespace(leader=lambda tp: leader if tp == THERE else None)
         self.peers = self
         self.asked = []
         self.work = []
         self.error = None
+        self.is_kafkas = False
 
     def in_background(self, work, _what):
         self.work.append(work)
 
-    async def request(self, endpoint, _lane, _api, build, **_):
+    async def request(self, endpoint, _lane, api, build, **_):
         message = build(9)
+        if api is ApiKey.DESCRIBE_LAG:
+            return self.sizes(message)
         self.asked.append((endpoint, [(each.name, each.partitions[0].partition_index) for each in message.topics]))
         if self.error:
             raise self.error
         topic = ListOffsetsResponse.ListOffsetsTopicResponse
         found = topic.ListOffsetsPartitionResponse(partition_index=1, error_code=0, timestamp=-1, offset=55)
         return ListOffsetsResponse(topics=[topic(name="there", partitions=[found])])
+
+    def sizes(self, message):
+        """Each record has 10 bytes; partition 1 ends at 55."""
+        (topic,) = message.topics
+        self.asked_sizes = [each.offset for each in topic.partitions]
+        if self.is_kafkas:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "no such API")
+        told = DescribeLagResponse.DescribedTopic
+        partitions = [
+            told.DescribedPartition(
+                partition_index=1, error_code=0, offset=each, high_watermark=55, bytes=10 * (55 - each)
+            )
+            for each in self.asked_sizes
+        ]
+        return DescribeLagResponse(topics=[told(name=topic.name, partitions=partitions)])
 
     def run(self):
         while self.work:
@@ -104,3 +127,38 @@ def test_no_more_partitions_are_watched_than_allowed_and_those_unused_are_forgot
     cluster.clock.advance(3600)
     ends.refresh()
     assert ends._seen == {}
+
+
+def scrape(cluster, ends, **offsets):
+    """What a scrape is told of these groups, which read THERE; the leader is asked after it."""
+    ends.end(THERE)
+    found = [ends.bytes_behind(group, THERE, offset, 55) for group, offset in offsets.items()]
+    ends.refresh()
+    cluster.run()
+    cluster.clock.advance(60)
+    return found
+
+
+def test_bytes_are_told_here_and_asked_of_a_leader_for_each_group():
+    cluster = Cluster()
+    ends = PartitionEnds(cluster, 100)
+    assert ends.bytes_behind("g", HERE, 5, 30) == 1000
+    assert scrape(cluster, ends, near=50, far=5) == [None, None]
+    assert cluster.asked_sizes == [50, 5]
+    assert scrape(cluster, ends, near=50, far=5) == [50, 500]
+
+
+def test_bytes_of_a_group_that_has_read_on_are_in_proportion():
+    cluster = Cluster()
+    ends = PartitionEnds(cluster, 100)
+    scrape(cluster, ends, far=5)
+    assert scrape(cluster, ends, far=45) == [100]
+
+
+def test_a_leader_that_knows_no_bytes_tells_its_end_all_the_same():
+    cluster = Cluster()
+    cluster.is_kafkas = True
+    ends = PartitionEnds(cluster, 100)
+    scrape(cluster, ends, far=5)
+    assert scrape(cluster, ends, far=5) == [None]
+    assert ends.end(THERE) == 55

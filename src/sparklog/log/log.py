@@ -531,6 +531,10 @@ class Log:
         found = self._segments.position_of(offset) if offset < self.log_end_offset else None
         return found or self.end
 
+    def bytes_between(self, offset: int, end: LogPosition) -> int:
+        """Bytes from ``offset``, or from the log's start where that is later, up to ``end``: see ``LogSegments``."""
+        return self._segments.bytes_between(max(offset, self.log_start_offset), end)
+
     def offset_for_timestamp(self, timestamp: int) -> Search:
         """Finds the first record no earlier than ``timestamp`` (ms), in steps; None if all are earlier."""
         return self._segments.offset_for_timestamp(timestamp, self.log_start_offset)

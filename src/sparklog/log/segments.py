@@ -112,6 +112,21 @@ class LogSegments:
                 return LogPosition(offset, segment.base_offset, batch.position)
         return None
 
+    def bytes_between(self, offset: int, end: LogPosition) -> int:
+        """How many bytes of files there are from ``offset`` up to ``end``, as sizes and the offset index tell it.
+
+        Up to an interval of the index and a batch too many, for they are counted from the last entry at or before
+        ``offset``.
+        """
+        first, *_ = segments = self.from_offset(offset)
+        size = 0
+        for segment in segments:
+            if segment.base_offset > end.segment_base:
+                break
+            last = segment.base_offset == end.segment_base
+            size += min(segment.size, end.position) if last else segment.size
+        return max(size - first.offset_index.lookup(offset).position, 0)
+
     def offset_for_timestamp(self, timestamp: int, log_start_offset: int) -> Search:
         """Finds the first record no earlier than ``timestamp`` (ms), in steps."""
         for segment, start_offset in self._as_they_come(log_start_offset):

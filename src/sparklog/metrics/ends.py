@@ -1,15 +1,18 @@
-"""Where partitions end, for the lag of groups, and since when: what scrapes have seen.
+"""Where partitions end, for the lag of groups, since when, and how many bytes that is: what scrapes have seen.
 
 A partition that is not held here has the end that its leader told last. It is asked for in the background when a scrape
 has wanted it, and not sooner again than after ``_ASK_EVERY_S``: so the first scrape knows nothing of it, and later ones
-what was true when the one before asked.
+what was true when the one before asked. So it is with the bytes that a group has before it; where it has read on since,
+they are taken in proportion to its offsets.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from itertools import islice
 
 from sparklog.broker.context import BrokerContext
+from sparklog.cluster.lag import described_lags, lag_request
 from sparklog.errors import SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -34,6 +37,9 @@ class PartitionEnds:
         self._most = most
         self._told: dict[TopicPartition, int] = {}
         self._wanted: set[TopicPartition] = set()
+        self._sizes: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+        """What leaders told of groups: so many offsets were so many bytes."""
+        self._wanted_sizes: dict[tuple[str, TopicPartition], int] = {}
         self._asked_at = float("-inf")
         self._seen: dict[TopicPartition, deque[tuple[float, int]]] = {}
 
@@ -57,17 +63,28 @@ class PartitionEnds:
             seen.append((now, end))
         return now - next((at for at, known in seen if known > offset), now)
 
+    def bytes_behind(self, group: str, tp: TopicPartition, offset: int, end: int) -> int | None:
+        """Bytes from ``offset`` to ``end``, which lies behind it; None if it is not known."""
+        size = self._context.replicas.bytes_from(tp, offset)
+        if size >= 0:
+            return size
+        self._wanted_sizes[group, tp] = offset
+        offsets, size = self._sizes.get((group, tp), (0, 0))
+        return size * (end - offset) // offsets if offsets > 0 else None
+
     def refresh(self) -> None:
         """A scrape is over: ask for what it has missed."""
         now = self._context.clock.monotonic()
         wanted, self._wanted = self._wanted, set()
+        sizes, self._wanted_sizes = self._wanted_sizes, {}
         self._told = {tp: end for tp, end in self._told.items() if tp in wanted}
+        self._sizes = {key: told for key, told in self._sizes.items() if key in sizes}
         if wanted and now - self._asked_at >= _ASK_EVERY_S:
             self._asked_at = now
-            self._context.in_background(self._ask(wanted), "asking where partitions end")
+            self._context.in_background(self._ask(wanted, sizes), "asking where partitions end")
         self._seen = {tp: seen for tp, seen in self._seen.items() if seen[-1][0] > now - _FORGOTTEN_AFTER_S}
 
-    async def _ask(self, wanted: set[TopicPartition]) -> None:
+    async def _ask(self, wanted: set[TopicPartition], sizes: dict[tuple[str, TopicPartition], int]) -> None:
         leaders: defaultdict[Endpoint, list[TopicPartition]] = defaultdict(list)
         for tp in wanted:
             leader = self._context.metadata.leader(tp)
@@ -76,6 +93,8 @@ class PartitionEnds:
         for endpoint, partitions in leaders.items():
             for first in range(0, len(partitions), _ASKED_AT_ONCE):
                 await self._ask_leader(endpoint, partitions[first : first + _ASKED_AT_ONCE])
+            led = set(partitions)
+            await self._ask_sizes(endpoint, {key: offset for key, offset in sizes.items() if key[1] in led})
 
     async def _ask_leader(self, endpoint: Endpoint, partitions: list[TopicPartition]) -> None:
         try:
@@ -85,6 +104,24 @@ class PartitionEnds:
         except SparklogError:  # it is gone; its partitions have no lag until another tells
             return
         self._told |= _ends_in(answer)
+
+    async def _ask_sizes(self, endpoint: Endpoint, sizes: dict[tuple[str, TopicPartition], int]) -> None:
+        wanted: defaultdict[TopicPartition, list[int]] = defaultdict(list)
+        for (_, tp), offset in islice(sizes.items(), _ASKED_AT_ONCE):
+            wanted[tp].append(offset)
+        if not wanted:
+            return
+        try:
+            answer = await self._context.peers.request(
+                endpoint, _LANE, ApiKey.DESCRIBE_LAG, lambda _: lag_request(wanted), timeout=_TIMEOUT_S
+            )
+        except SparklogError:  # it is gone, or Kafka's
+            return
+        told = {(each.tp, each.offset): each for each in described_lags(answer)}
+        for (group, tp), offset in sizes.items():
+            lag = told.get((tp, offset))
+            if lag is not None:
+                self._sizes[group, tp] = lag.end - offset, lag.bytes
 
 
 def _request(partitions: list[TopicPartition]) -> ListOffsetsRequest:

@@ -223,6 +223,11 @@ GROUP_LAG_SECONDS: Final = _gauge(
     "For how long at least the record at that offset has been there, as far as scrapes have seen.",
     *_OF_GROUP,
 )
+GROUP_LAG_BYTES: Final = _gauge(
+    "sparklog_group_lag_bytes",
+    "Bytes of batches from that offset to the high watermark, up to an interval of the index and a batch too many.",
+    *_OF_GROUP,
+)
 OFFSETS_LEFT_OUT: Final = _gauge(
     "sparklog_metrics_offsets_left_out", "Committed offsets without series, beyond sparklog.metrics.offsets.max."
 )

@@ -66,6 +66,7 @@ _FIRST_VERSIONS: Final = {
     ApiKey.ERASE_RECORDS: 0,
     ApiKey.ADOPT_SEGMENTS: 0,
     ApiKey.DESCRIBE_RETENTION: 0,
+    ApiKey.DESCRIBE_LAG: 0,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
 }
 """The first version of each API whose time is the client's to wait; the other APIs have none."""

@@ -93,3 +93,5 @@ class ApiKey(IntEnum):
     """Sparklog's own: the leader takes over segments that somebody else has built."""
     DESCRIBE_RETENTION = 20010
     """Sparklog's own: what retention holds back on a broker, and where it deletes nothing."""
+    DESCRIBE_LAG = 20011
+    """Sparklog's own: how many bytes there are from an offset on."""

@@ -4903,3 +4903,73 @@ class DescribeRetentionResponse(Response):
         topics: Sequence[DescribedTopic] = ...,
         version: int | None = ...,
     ) -> None: ...
+
+class DescribeLagRequest(Request[DescribeLagResponse]):
+    class LagTopic(Struct):
+        class LagPartition(Struct):
+            partition_index: int
+            offset: int
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                offset: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        name: str
+        partitions: list[LagPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[LagPartition] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    topics: list[LagTopic]
+    def __init__(
+        self,
+        *,
+        topics: Sequence[LagTopic] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DescribeLagResponse(Response):
+    class DescribedTopic(Struct):
+        class DescribedPartition(Struct):
+            partition_index: int
+            error_code: int
+            offset: int
+            high_watermark: int
+            bytes: int
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                error_code: int = ...,
+                offset: int = ...,
+                high_watermark: int = ...,
+                bytes: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        name: str
+        partitions: list[DescribedPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[DescribedPartition] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[DescribedTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: Sequence[DescribedTopic] = ...,
+        version: int | None = ...,
+    ) -> None: ...

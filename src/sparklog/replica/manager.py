@@ -698,6 +698,16 @@ class ReplicaManager:
         partition = self._partitions.get(tp)
         return -1 if partition is None else partition.high_watermark.offset
 
+    def bytes_from(self, tp: TopicPartition, offset: int) -> int:
+        """Bytes from ``offset`` to the high watermark; -1 of a partition that is not here, or whose log is closed."""
+        partition = self._partitions.get(tp)
+        if partition is None:
+            return -1
+        try:
+            return partition.bytes_from(offset)
+        except LogClosed:
+            return -1
+
     def apply_retention(self) -> Generator[None, None, None]:
         """Delete the segments that their topics' retention no longer wants, and the files deleted long enough ago; some
         segments of one partition, or a file, a step.

@@ -156,6 +156,11 @@ class Partition:
     def log_end_offset(self) -> int:
         return self.log.log_end_offset
 
+    def bytes_from(self, offset: int) -> int:
+        """Bytes from ``offset`` to the high watermark, up to an interval of the index and a batch too many."""
+        end = self._high_watermark
+        return self.log.bytes_between(offset, end) if offset < end.offset else 0
+
     @property
     def high_watermark(self) -> LogPosition:
         return self._high_watermark

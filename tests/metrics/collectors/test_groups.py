@@ -32,6 +32,9 @@ class Ends:
     def behind_s(self, tp, offset, end):
         return 2.5
 
+    def bytes_behind(self, group, tp, offset, end):
+        return None if group == "unknown" else 100 * (end - offset)
+
 
 def page_of(*groups, most=100, **ends):
     return collected(GroupCollector(SimpleNamespace(each=lambda: iter(groups)), Ends(**ends), most))
@@ -47,9 +50,17 @@ def test_lag_is_the_way_from_the_offset_to_the_end():
     assert page.value("kafka_consumergroup_lag", **labels) == 3
     assert page.value("kafka_consumergroup_current_offset", **labels) == 7
     assert page.value("sparklog_group_lag_seconds", **labels) == 2.5
+    assert page.value("sparklog_group_lag_bytes", **labels) == 300
     labels |= {"topic": "u", "partition": "3"}
     assert page.value("kafka_consumergroup_lag", **labels) == 0
     assert page.value("sparklog_group_lag_seconds", **labels) == 0
+    assert page.value("sparklog_group_lag_bytes", **labels) == 0
+
+
+def test_bytes_that_are_not_known_are_left_out():
+    page = page_of(hosted("unknown", {("t", 0): 7}), t=10)
+    assert [*page.of("kafka_consumergroup_lag").values()] == [3]
+    assert page.of("sparklog_group_lag_bytes") == {}
 
 
 def test_a_group_that_is_ahead_of_a_topic_made_anew_lags_by_nothing():

@@ -201,6 +201,7 @@ class Admin:
     list_partition_reassignments = _blocking(ReassignmentAdmin.list_partition_reassignments)
     list_offsets = _blocking(TopicAdmin.list_offsets)
     reachable_offsets = _blocking(TopicAdmin.reachable_offsets)
+    lag_bytes = _blocking(TopicAdmin.lag_bytes)
     delete_records = _blocking(TopicAdmin.delete_records)
     topics_setting = _blocking(ConfigAdmin.topics_setting)
     releases = _blocking(ConfigAdmin.releases)

@@ -12,6 +12,7 @@ from sparklog.client.cluster.arguments import checked_names, checked_partitions
 from sparklog.client.cluster.offsets import OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.cluster.retry import retrying_async
 from sparklog.cluster.info import ClusterInfo, TopicInfo, metadata_request
+from sparklog.cluster.lag import described_lags, lag_request
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -288,6 +289,29 @@ class TopicAdmin(AdminBase):
         ]
         text = self._session.leaders.why_no_leader(tp)
         return f"{text}; start broker {', '.join(gone)}, which has it" if gone else text
+
+    async def lag_bytes(
+        self, offsets: Mapping[TopicPartition, int], *, timeout: float = 5.0
+    ) -> dict[TopicPartition, int]:
+        """How many bytes each partition has from its offset to the high watermark, as its leader tells it.
+
+        From sizes and the index: up to ``index.interval.bytes`` and a batch too many. A partition is left out whose
+        leader is not there within ``timeout`` s, or is a broker of Kafka's, which cannot tell.
+        """
+        checked_partitions(offsets)
+        found: dict[TopicPartition, int] = {}
+        failures: dict[TopicPartition, SparklogError] = {}
+
+        async def ask(broker: BrokerId, tps: list[TopicPartition]) -> None:
+            with suppress(SparklogError, TimeoutError):
+                async with asyncio.timeout(timeout):
+                    request = lag_request({tp: [offsets[tp]] for tp in tps})
+                    answer = await self._session.request(broker, ApiKey.DESCRIBE_LAG, lambda _: request)
+                found.update({each.tp: each.bytes for each in described_lags(answer)})
+
+        await self._session.refresh(sorted({tp.topic for tp in offsets}))
+        await asyncio.gather(*(ask(broker, tps) for broker, tps in self._led(offsets, failures).items()))
+        return found
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what is before these offsets (-1: everything); returns each partition's first offset then."""

@@ -19,6 +19,13 @@ from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 
 _OFFSETS_A_STEP = 100
+_OF_EACH = (
+    families.GROUP_OFFSET,
+    families.GROUP_LAG,
+    families.GROUP_LAG_SECONDS,
+    families.GROUP_LAG_BYTES,
+    families.GROUP_MEMBERS,
+)
 
 
 class Ends(Protocol):
@@ -32,6 +39,10 @@ class Ends(Protocol):
         """For how long at least there has been a record at ``offset``, which lies before ``end``."""
         ...
 
+    def bytes_behind(self, group: str, tp: TopicPartition, offset: int, end: int) -> int | None:
+        """Bytes from ``offset`` to ``end``, which lies behind it; None if it is not known."""
+        ...
+
 
 class GroupCollector:
     """Kafka's ``GroupMetadataManager``; ``most`` groups, and as many of their offsets, have series of their own."""
@@ -42,7 +53,7 @@ class GroupCollector:
         self._most = most
 
     def collect(self, page: Exposition) -> Steps[None]:
-        for family in (families.GROUP_OFFSET, families.GROUP_LAG, families.GROUP_LAG_SECONDS, families.GROUP_MEMBERS):
+        for family in _OF_EACH:
             page.lines(family)
         states: Counter[tuple[str, str]] = Counter()
         told = offsets = 0
@@ -70,6 +81,9 @@ class GroupCollector:
             page.add(families.GROUP_LAG, max(end - offset, 0), *labels)
             seconds = self._ends.behind_s(tp, offset, end) if offset < end else 0.0
             page.add(families.GROUP_LAG_SECONDS, round(seconds, 3), *labels)
+            size = self._ends.bytes_behind(group, tp, offset, end) if offset < end else 0
+            if size is not None:
+                page.add(families.GROUP_LAG_BYTES, size, *labels)
 
     @staticmethod
     def _sums(page: Exposition, states: Counter[tuple[str, str]], offsets: int) -> None:

@@ -33,13 +33,16 @@ def test_a_group_without_members(here, read):
     assert listed[read]["state"] == "Empty"
     found = described(here, read)
     assert (found["group"], found["state"], found["members"]) == (read, "Empty", [])
+    sizes = [each.pop("lag_bytes") for each in found["offsets"]]
     assert found["offsets"] == [
         {"topic": read, "partition": 0, "committed": 4, "end_offset": 10, "lag": 6, "client": None},
         {"topic": read, "partition": 1, "committed": 10, "end_offset": 10, "lag": 0, "client": None},
     ]
+    assert sizes[0] > 0 == sizes[1]
     shown = here("group", "describe", read).out.splitlines()
     assert shown[0] == f"group {read}: Empty, 0 members, lag 6"
-    assert shown[2].split("\t") == [read, "0", "4", "10", "6", "-"]
+    assert shown[1].split("\t")[5] == "lag bytes"
+    assert shown[2].split("\t") == [read, "0", "4", "10", "6", str(sizes[0]), "-"]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

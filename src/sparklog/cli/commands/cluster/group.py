@@ -76,7 +76,8 @@ def list_groups(states: tuple[str, ...], internal: bool, as_json: bool, bootstra
 def describe(name: str, as_json: bool, bootstrap: str) -> None:
     """Show the members of the group NAME, and of each partition what it has committed and how far behind that is.
 
-    Lag is the number of offsets from the committed one to the partition's end.
+    Lag is the number of offsets from the committed one to the partition's end, and how many bytes its leader keeps of
+    them: as they are stored, up to index.interval.bytes (4096) and a batch too many.
 
     \b
     Examples:
@@ -88,7 +89,8 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
         committed = admin.group_offsets(name)
         held = {tp: each.client_id for each in found.members for tp in each.partitions}
         extents = find_extents(admin, sorted({*committed, *held}))
-    rows = _rows(extents, committed, held)
+        sizes = admin.lag_bytes({tp: each.offset for tp, each in committed.items() if tp in extents.end})
+    rows = _rows(extents, committed, sizes, held)
     if as_json:
         show_json(_document(found, rows))
     else:
@@ -208,15 +210,18 @@ def _to_reset(admin: Admin, name: str, topics: tuple[str, ...], partitions: tupl
 
 
 def _rows(
-    extents: Extents, committed: dict[TopicPartition, OffsetAndMetadata], held: dict[TopicPartition, str]
+    extents: Extents,
+    committed: dict[TopicPartition, OffsetAndMetadata],
+    sizes: dict[TopicPartition, int],
+    held: dict[TopicPartition, str],
 ) -> list[list[object]]:
-    """Topic, partition, committed, end, lag, the member's client."""
+    """Topic, partition, committed, end, lag, the same in bytes, the member's client."""
     rows: list[list[object]] = []
     for tp in sorted({*committed, *held}):
         at = committed[tp].offset if tp in committed else None
         end = extents.end.get(tp)
         lag = max(end - at, 0) if end is not None and at is not None else None
-        rows.append([*tp, at, end, lag, held.get(tp)])
+        rows.append([*tp, at, end, lag, sizes.get(tp), held.get(tp)])
     return rows
 
 
@@ -230,8 +235,8 @@ def _show(found: GroupDescription, rows: list[list[object]]) -> None:
         ]
         show_table(["client", "host", "member", "partitions"], rows_of_members, right=("partitions",))
     if rows:
-        columns = ["topic", "partition", "committed", "end offset", "lag", "client"]
-        show_table(columns, rows, right=("partition", "committed", "end offset", "lag"))
+        columns = ["topic", "partition", "committed", "end offset", "lag", "lag bytes", "client"]
+        show_table(columns, rows, right=columns[1:-1])
 
 
 def _host(member: GroupMember) -> str:
@@ -250,7 +255,7 @@ def _document(found: GroupDescription, rows: list[list[object]]) -> dict[str, ob
         }
         for each in found.members
     ]
-    names = ("topic", "partition", "committed", "end_offset", "lag", "client")
+    names = ("topic", "partition", "committed", "end_offset", "lag", "lag_bytes", "client")
     offsets = [dict(zip(names, row, strict=True)) for row in rows]
     protocol = {"protocol": found.protocol_type, "assignor": found.protocol}
     return {"group": found.group_id, "state": found.state, **protocol, "members": members, "offsets": offsets}
