@@ -459,9 +459,10 @@ class ServerChannel:
         return Begun(head_of(self._served), size, self._arrived, self._taken_up)
 
     def _send(self, answer: Answer, begun: Begun | None) -> None:
-        if begun is not None:
-            self._follow(begun, answer)
         if answer is None or self._closed:
+            if begun is not None:
+                self._follow(begun)
+                self._look_at_sent(self._server.turns.time())
             return
         for chunk in answer:
             size = chunk_size(chunk)
@@ -476,6 +477,8 @@ class ServerChannel:
                 chunk = data
             self._unsent.append(chunk)
             self._unsent_bytes += size
+        if begun is not None:
+            self._follow(begun)
         if self._writing or self._may_send or self._reading_ahead:
             self._account()
         elif not self._corked or self._unsent_bytes > _CORKED_AT_MOST:
@@ -487,13 +490,9 @@ class ServerChannel:
                 self.caller.busy_s += took_s
                 self.usage.served_s += took_s
 
-    def _follow(self, begun: Begun, answer: Answer) -> None:
-        """Look at the request again when its answer, which is known now, is sent."""
-        size = 0 if answer is None else sum(map(chunk_size, answer))
-        now = self._server.turns.time()
-        self._sending.append((self._sent + self._unsent_bytes + size, now, begun))
-        if not size:
-            self._look_at_sent(now)
+    def _follow(self, begun: Begun) -> None:
+        """Look at the request again when its answer, which is known now and put behind the others, is sent."""
+        self._sending.append((self._sent + self._unsent_bytes, self._server.turns.time(), begun))
 
     def _look_at_sent(self, now: float) -> None:
         while self._sending and self._sending[0][0] <= self._sent:
