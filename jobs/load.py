@@ -6,7 +6,7 @@ import sys
 from sparklog.cli.connection import check_topics
 from sparklog.errors import SparklogError
 from sparklog.spark import session
-from sparklog.spark.batch.arguments import add_cluster, client_settings
+from sparklog.spark.batch.arguments import add_cluster, add_task_token, client_settings
 from sparklog.spark.batch.load import Loaded, LoadOptions, run
 from sparklog.spark.batch.sources import FORMATS, Source
 
@@ -31,6 +31,7 @@ def _line(topic: str, loaded: Loaded) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     add_cluster(parser)
+    add_task_token(parser)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--from", dest="path", required=True, help="a path or URI that Spark reads")
     parser.add_argument("--format", required=True, choices=FORMATS)
@@ -76,6 +77,7 @@ def _options(args: argparse.Namespace, client: dict[str, str]) -> LoadOptions:
         via=args.via,
         compression=args.compression,
         client=client,
+        task_token_ms=args.task_token,
     )
 
 

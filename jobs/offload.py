@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparklog.cli.connection import check_topics
 from sparklog.errors import ConfigError, DataSourceError, SparklogError
 from sparklog.spark import session
-from sparklog.spark.batch.arguments import add_cluster, client_settings
+from sparklog.spark.batch.arguments import add_cluster, add_task_token, client_settings
 from sparklog.spark.batch.offload import Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.batch.unattended import keep_on
@@ -195,6 +195,7 @@ def _options(args: argparse.Namespace, client: dict[str, str]) -> OffloadOptions
         fail_on_data_loss=not args.accept_loss,
         group=args.group,
         client=client,
+        task_token_ms=args.task_token,
     )
 
 
@@ -220,6 +221,7 @@ def _password(args: argparse.Namespace) -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     add_cluster(parser)
+    add_task_token(parser)
     parser.add_argument("--topic", action="append", required=True, help="may be repeated")
     parser.add_argument("--table", help="a path or URI (with a slash in it), or a table of the catalog")
     parser.add_argument("--files", metavar="URI", help="files instead: a directory, or webhdfs://NAMENODE:9870/PATH")

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import io
 import os
+import re
 import stat
 import traceback
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
+from pyspark.cloudpickle import dumps
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.client.cluster.config import ClientConfig
@@ -28,9 +30,11 @@ from sparklog.security.access import Operation, ResourceType
 from sparklog.security.acl.binding import AclBinding
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import PatternType, ResourcePattern
+from sparklog.security.delegation.key import TokenKey
 from sparklog.security.sasl.scram_credential import ScramCredential
 from sparklog.spark.batch import compact, load, offload
 from sparklog.spark.batch.sources import Source
+from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.lake.delta.raw_table import RawTable
 from sparklog.spark.lake.places.file_place import FilesTarget
 from sparklog.spark.read.options import ReadOptions
@@ -43,6 +47,7 @@ from sparklog.zk.entities import user_entity
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.usefixtures("interpreted")]
 RECORDS = 20
+HOUR_MS = 3_600_000
 GUESS = "a-guess-that-is-wrong"
 RIGHTS = (
     (Operation.READ, ResourceType.TOPIC, "guarded"),
@@ -119,7 +124,31 @@ def event_log(spark, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def told(delta_jars, spark, secured, topics, options, event_log, tmp_path_factory):
+def sent():
+    """What is sent to the tasks of jobs that have a token, or ask no broker: pickled, by the job."""
+    found = {"load": b"", "offload": b"", "compact": b""}
+
+    def spied(job):
+        def run(spark, tasks, begin, slices=None):
+            found[job] += dumps((tasks, begin))
+            return run_in_workers(spark, tasks, begin, slices)
+
+        return run
+
+    def job_of_load(self, *arguments, real=load._Load._job):
+        job = real(self, *arguments)
+        found["load"] += dumps(job) if self._options.task_token_ms else b""
+        return job
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load._Load, "_job", job_of_load)
+        patch.setattr("sparklog.spark.batch.offload.run_in_workers", spied("offload"))
+        patch.setattr("sparklog.spark.batch.tasks.run_in_workers", spied("compact"))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def told(delta_jars, spark, secured, topics, options, event_log, sent, tmp_path_factory):
     """All that was said and left while everything was done: bytes by where they were found."""
     directory = tmp_path_factory.mktemp("work")
     found = {"the command lines of processes": b""}
@@ -140,12 +169,12 @@ def told(delta_jars, spark, secured, topics, options, event_log, tmp_path_factor
 
 
 def _batch(spark, options):
-    """Reads, written exactly once and at least once, and their plans."""
+    """Reads, written exactly once and at least once, by password and by token, and their plans."""
     frame = spark.read.format("sparklog").options(**options("spark", subscribe="guarded")).load()
-    direct = options("spark", subscribe="guarded", directRead="always")
+    direct = options("spark", subscribe="guarded", directRead="always", taskToken="1h")
     assert spark.read.format("sparklog").options(**direct).load().count() == RECORDS
-    for delivery in ("exactly-once", "at-least-once"):
-        sink = options("spark", topic="guarded-batch", delivery=delivery)
+    for delivery, more in (("exactly-once", {}), ("at-least-once", {"taskToken": "1h"})):
+        sink = options("spark", topic="guarded-batch", delivery=delivery, **more)
         frame.select("value").write.format("sparklog").options(**sink).mode("append").save()
     for mode in ("extended", "formatted", "cost"):
         frame.explain(mode=mode)
@@ -160,9 +189,9 @@ def _plans(execution):
 
 
 def _stream(spark, options, checkpoint):
-    source = options("spark", subscribe="guarded", startingOffsets="earliest")
+    source = options("spark", subscribe="guarded", startingOffsets="earliest", taskToken="1h")
     values = spark.readStream.format("sparklog").options(**source).load().select("value")
-    sink = options("spark", topic="guarded-stream", checkpointLocation=str(checkpoint))
+    sink = options("spark", topic="guarded-stream", checkpointLocation=str(checkpoint), taskToken="1h")
     query = values.writeStream.format("sparklog").options(**sink).trigger(availableNow=True).start()
     query.awaitTermination()
     query.explain(True)
@@ -174,15 +203,17 @@ def _jobs(spark, client, directory):
     servers = client["bootstrap.servers"]
     (directory / "source").mkdir()
     pq.write_table(pa.table({"id": ["a", "b"], "text": ["1", "2"]}), directory / "source" / "part.parquet")
-    for via in ("adopt", "produce"):
+    for via, token_ms in (("adopt", None), ("produce", HOUR_MS)):
         source = Source(str(directory / "source"), "parquet", key="id", value="text")
         loading = load.LoadOptions(servers, "guarded-loaded", source, f"guarded-{via}", via=via, client=client)
+        loading = replace(loading, task_token_ms=token_ms)
         loaded = load.run(spark, loading)
         assert (loaded.records, bool(loaded.adopted), bool(loaded.produced)) == (2, via == "adopt", via == "produce")
     table = str(directory / "table")
-    offloading = offload.OffloadOptions(servers, ("guarded",), RawTable(table), client=client)
+    offloading = offload.OffloadOptions(servers, ("guarded",), RawTable(table), client=client, task_token_ms=HOUR_MS)
     assert sum(each.records for each in offload.run(spark, offloading)) == RECORDS
     union = {f"kafka.{name}": text for name, text in client.items()} | {"subscribe": "guarded", "history": table}
+    union |= {"taskToken": "1h"}
     assert spark.read.format("sparklog").options(**union).load().count() == RECORDS
     report = compact.run(spark, compact.CompactOptions(servers, ("guarded-compacted",), client=client))
     assert not report.has_failed, str(report)
@@ -237,14 +268,22 @@ def _files(directory):
 
 @pytest.fixture(scope="module")
 def secrets(secured):
-    """What must be found nowhere: passwords, guesses, what brokers know of passwords, and all that in base64."""
+    """What must be found nowhere: passwords, guesses, what brokers know of passwords, the secrets of tokens and their
+    key, and all that in base64.
+    """
     zk = ZkClient(secured.spec.zookeeper, session_timeout=10, on_session=lambda _: None)
     stored = [zk.config(user_entity(user))["SCRAM-SHA-512"] for user in secured.users]
     zk.close()
     credentials = [ScramCredential.parse(each) for each in stored]
     keys = [key for each in credentials for key in (each.stored_key, each.server_key)]
-    raw = [*(each.encode() for each in (*secured.users.values(), GUESS)), *keys]
+    tokens = [TokenKey(secured.token_secret).hmac_of(each) for each in tokens_of(secured)]
+    raw = [*(each.encode() for each in (*secured.users.values(), GUESS, secured.token_secret)), *keys, *tokens]
     return {*raw, *(base64.b64encode(each) for each in raw), *(part for each in raw for part in _in_base64(each))}
+
+
+def tokens_of(secured):
+    """The ids of all that were made, by the audit log."""
+    return set(re.findall(r"created: 'delegation token (\S+) of", secured.output()))
 
 
 def _in_base64(secret):
@@ -266,6 +305,24 @@ def test_what_was_written_is_there(told, secured):
             while any(consumer.position(tp) < ends[tp] for tp in tps):
                 found += len(consumer.poll(1.0))
             assert found == count, topic
+
+
+def test_tasks_of_jobs_are_sent_a_token_and_no_password(told, sent, secured):
+    assert "the event log" in told
+    assert all(sent.values())
+    assert not [job for job, pickled in sent.items() for each in secured.users.values() if each.encode() in pickled]
+    assert {job for job, pickled in sent.items() if b"tokenauth" in pickled} == {"load", "offload"}
+
+
+def test_tokens_are_ended_where_it_is_certain_that_their_tasks_are_over(told, secured):
+    """A load and an offload have one each, a batch of the streaming sink too. Three reads and a write of batches, and
+    the read of the stream, have one that ends by itself.
+    """
+    assert "the event log" in told
+    with Admin(secured.client("spark")) as admin:
+        left = {each.token_id for each in admin.describe_delegation_tokens()}
+    assert left < tokens_of(secured)
+    assert len(left) <= 4
 
 
 def test_no_secret_is_found_anywhere(told, secrets):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,8 @@ class SecuredBroker(BrokerHarness):
         super().__init__(directory, zookeeper)
         self._directory = directory
         self.users = dict(users)
+        self.token_secret = secrets.token_urlsafe(32)
+        """By which delegation tokens are made."""
         certificates = Certificates()
         certificates.server.write_pem(directory / "server.pem")
         certificates.authority.write_pem(directory / "ca.pem")
@@ -75,6 +78,7 @@ class SecuredBroker(BrokerHarness):
             "ssl.truststore.location": str(self._directory / "ca.pem"),
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:{ADMIN}",
+            "delegation.token.secret.key": self.token_secret,
         }
 
 

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 
 import pytest
 
-from sparklog.spark.batch.arguments import add_cluster, client_settings
+from sparklog.spark.batch.arguments import add_cluster, add_task_token, client_settings
 
 
 @pytest.fixture
@@ -35,6 +35,22 @@ def test_brokers_are_named_as_for_commands(parsed, monkeypatch, tmp_path):
         assert parsed(option, "host:3") == {"bootstrap.servers": "host:3"}
     monkeypatch.setenv("SPARKLOG_BOOTSTRAP", "")
     assert parsed() == {"bootstrap.servers": "127.0.0.1:9092"}
+
+
+@pytest.mark.parametrize(("text", "expected"), [("15m", 900_000), ("12h", 43_200_000), ("500ms", 500)])
+def test_how_long_a_token_of_tasks_lasts_is_written_as_in_spark(text, expected):
+    parser = ArgumentParser()
+    add_task_token(parser)
+    assert parser.parse_args([]).task_token is None
+    assert parser.parse_args(["--task-token", text]).task_token == expected
+
+
+def test_a_time_that_is_none_is_a_misuse(capsys):
+    parser = ArgumentParser()
+    add_task_token(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--task-token", "soon"])
+    assert "taskToken" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_a_misuse(parsed, tmp_path, capsys):

@@ -11,7 +11,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.security.delegation.token import TokenRules, has_ended
 from sparklog.security.principal import Principal
-from sparklog.spark.options.task_login import KeptLogin, TaskLogin
+from sparklog.spark.options.task_login import KeptLogin, OwnLogin, TaskLogin, kept_login, task_login
 from sparklog.testing.clock import ManualClock
 
 ALICE = Principal("User", "alice")
@@ -121,6 +121,14 @@ def test_a_token_of_a_plan_lasts_as_long_as_is_asked_for_and_is_used_again_for_h
     clock.advance(1)
     assert login.client().token_id == "1"
     assert tokens.held["0"].max_ms == tokens.held["0"].issued_ms + HOUR_MS
+
+
+def test_without_a_time_tasks_come_as_the_driver_does():
+    for login in (task_login(CONFIG, None), kept_login(CONFIG, None)):
+        assert isinstance(login, OwnLogin)
+        assert login.client() is CONFIG
+        login.settle()
+        login.close()
 
 
 def test_a_batch_that_takes_days_has_one_token_which_is_renewed_by_the_hour(kept, clock):

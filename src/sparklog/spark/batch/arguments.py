@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
-from sparklog.errors import ConfigError
+from sparklog.errors import ConfigError, DataSourceError
+from sparklog.spark.options import table
 
 
 def add_cluster(parser: ArgumentParser) -> None:
@@ -26,6 +27,25 @@ def add_cluster(parser: ArgumentParser) -> None:
         metavar="FILE",
         help=f"settings of the client: security.protocol, ssl.*, sasl.* (default: the file that {ENVIRONMENT} names)",
     )
+
+
+def add_task_token(parser: ArgumentParser) -> None:
+    """Add ``--task-token``, Spark's option ``taskToken`` for a job; its value is in milliseconds."""
+    parser.add_argument(
+        "--task-token",
+        type=_task_token,
+        metavar="TIME",
+        help="tasks come by a delegation token, good for so long and renewed, not by the settings of --command-config:"
+        " 15m, 12h",
+    )
+
+
+def _task_token(text: str) -> int | None:
+    """Raises ArgumentTypeError."""
+    try:
+        return table.TASK_TOKEN.parse(text)
+    except DataSourceError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def client_settings(parser: ArgumentParser, args: Namespace) -> dict[str, str]:

@@ -48,6 +48,8 @@ from sparklog.spark.batch.sources import SEGMENTS, Source, fingerprint, fingerpr
 from sparklog.spark.batch.stretches import Stretch, parquet_stretches, segment_stretches
 from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.failures import rights_named
+from sparklog.spark.options.raw import check_task_token
+from sparklog.spark.options.task_login import Login, kept_login
 from sparklog.structs import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -88,6 +90,8 @@ class LoadOptions:
     """How long the transaction may take, after which the cluster takes it back (``transaction.max.timeout.ms``)."""
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     """More settings of the client, such as ``security.protocol``."""
+    task_token_ms: int | None = None
+    """Tasks come by a token that is good for so long, and is renewed; None: by the client's settings."""
 
     def settings(self) -> dict[str, str]:
         return {**self.client, "bootstrap.servers": self.bootstrap_servers}
@@ -118,7 +122,8 @@ class _Place(NamedTuple):
 class _Job:
     """What a task has to know; it is sent to the workers."""
 
-    settings: dict[str, str] = field(repr=False)
+    client: ClientConfig | None = field(repr=False)
+    """How it comes to the brokers; None where all its segments are to be adopted."""
     topic: str
     topic_id: UUID
     transaction: PreparedTransaction
@@ -149,17 +154,21 @@ def run(spark: SparkSession, options: LoadOptions) -> Loaded:
     Raises DataSourceError for a source or a topic that does not suit, a name that stands for another load, a run that
     another has taken over; ApiError for what a broker refuses. Then nothing of it is visible.
     """
-    with rights_named("DESCRIBE_CONFIGS and WRITE", _TO_ADOPT), Admin(options.settings()) as admin:
-        return _Load(spark, options, admin).run()
+    config = ClientConfig.from_properties(options.settings())
+    check_task_token(config, options.task_token_ms)
+    login = kept_login(config, options.task_token_ms)
+    with rights_named("DESCRIBE_CONFIGS and WRITE", _TO_ADOPT), Admin(config) as admin, closing(login):
+        return _Load(spark, options, admin, login).run()
 
 
 class _Load:
     """One run."""
 
-    def __init__(self, spark: SparkSession, options: LoadOptions, admin: Admin) -> None:
+    def __init__(self, spark: SparkSession, options: LoadOptions, admin: Admin, login: Login) -> None:
         self._spark = spark
         self._options = options
         self._admin = admin
+        self._login = login
         self._group = f"sparklog-load.{options.name}"
         self._info = admin.describe_topics([options.topic])[options.topic]
         self._mark = TopicPartition(options.topic, 0)
@@ -189,7 +198,8 @@ class _Load:
         configs = {each.name: each.value or "" for each in self._admin.topic_configs(self._options.topic)}
         parts: list[_Part] = []
         try:
-            job = self._job(transaction, configs)
+            client = self._login.client() if stretches is None else None
+            job = self._job(transaction, configs, client)
             self._admin.add_to_prepared(transaction, [self._tp(each.partition) for each in self._info.partitions])
             parts = self._build(job, rows) if stretches is None else self._build_stretches(job, stretches)
             self._adopt(job, parts)
@@ -214,11 +224,11 @@ class _Load:
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self._options.topic, partition)
 
-    def _job(self, transaction: PreparedTransaction, configs: Mapping[str, str]) -> _Job:
+    def _job(self, transaction: PreparedTransaction, configs: Mapping[str, str], client: ClientConfig | None) -> _Job:
         kind = self._options.compression or configs["compression.type"]
         plain = kind in ("producer", "uncompressed")
         return _Job(
-            self._options.settings(),
+            client,
             self._options.topic,
             self._info.topic_id,
             transaction,
@@ -525,8 +535,8 @@ def _produced(job: _Job, partition: int, batches: Iterator[EncodedBatch]) -> _Pa
         raise OSError("a task that produced its rows died, and cannot be tried again in its transaction: run it again")
     tp, records, nbytes = TopicPartition(job.topic, partition), 0, 0
     youngest = []
-    config = ClientConfig.from_properties(job.settings)
-    with closing(ClusterMetadata(config, SystemClock())) as cluster:
+    assert job.client is not None
+    with closing(ClusterMetadata(job.client, SystemClock())) as cluster:
         producer = TransactionalBatchProducer(cluster, job.transaction, lambda _: None)
         with closing(producer):
             for batch in batches:

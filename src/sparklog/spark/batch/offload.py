@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from sparklog.spark.failures import rights_named
 from sparklog.spark.lake.ages import Timestamps
 from sparklog.spark.lake.destination import Changed, Intake, Outcome, Overtaken, Refused, Target, Task, refuse
 from sparklog.spark.lake.progress import Progress
+from sparklog.spark.options.task_login import kept_login
 from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets, Split, into_tasks, limited
 from sparklog.spark.read.options import ReadOptions
@@ -68,6 +69,8 @@ class OffloadOptions:
     """More options of the source, such as ``directRead`` and what begins with ``kafka.``."""
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     """More settings of the client, such as ``security.protocol``."""
+    task_token_ms: int | None = None
+    """Tasks come by a token that is good for so long, and is renewed; None: by the client's settings."""
 
     def __post_init__(self) -> None:
         if not self.topics:
@@ -79,6 +82,7 @@ class OffloadOptions:
             {
                 **{f"kafka.{name}": text for name, text in self.client.items()},
                 **self.read_options,
+                **({} if self.task_token_ms is None else {"taskToken": str(self.task_token_ms)}),
                 "kafka.bootstrap.servers": self.bootstrap_servers,
                 "kafka.isolation.level": "read_committed",
                 "subscribe": ",".join(self.topics),
@@ -126,6 +130,7 @@ class Offload:
         self._options = options
         self._reading = options.reading()
         self._clock = clock or SystemClock()
+        self._login = kept_login(self._reading.client, self._reading.task_token_ms, self._clock)
         self._destination = options.target.open(spark)
         self._cluster = ClusterMetadata(self._reading.client, self._clock)
         self._resolver = OffsetResolver(self._cluster, self._reading)
@@ -136,6 +141,7 @@ class Offload:
         self._waiting = OffloadGroups(self._reading.client, options.target.identity, self._clock)
 
     def close(self) -> None:
+        self._login.close()
         self._destination.close()
         self._cluster.close()
         self._waiting.close()
@@ -320,7 +326,7 @@ class Offload:
         pieces = into_tasks(plan.ranges, split)
         written: list[Outcome] = []
         failures: list[Refused] = []
-        for outcome in intake.write(self._reading, pieces, self._run) if pieces else ():
+        for outcome in intake.write(self._reading_of_tasks(), pieces, self._run) if pieces else ():
             if isinstance(outcome, Refused):
                 failures.append(outcome)
             else:
@@ -329,6 +335,12 @@ class Offload:
             intake.discard(written)
             raise DataSourceError(*failures[0])
         return written
+
+    def _reading_of_tasks(self) -> ReadOptions:
+        """How the tasks of the next commit read. Those of the last one are over."""
+        reading = replace(self._reading, client=self._login.client())
+        self._login.settle()
+        return reading
 
     def _run(self, tasks: Sequence[Task[Outcome]]) -> list[Outcome | Refused]:
         return run_in_workers(self._spark, [_Named(each, self._destination.place) for each in tasks], _begin)

@@ -99,7 +99,12 @@ def client_config(raw: RawOptions, use: Use, also: Collection[Option[object]] = 
         config = ClientConfig.from_properties(properties)
     except ConfigError as error:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", f"option {CLIENT_PREFIX}{error}") from error
-    if raw.value(TASK_TOKEN) is not None and not config.has_sasl:
-        why = f"tokens are shown by SASL, and kafka.security.protocol is {config.security_protocol}"
-        raise invalid(TASK_TOKEN.name, raw.text(TASK_TOKEN) or "", why)
+    check_task_token(config, raw.value(TASK_TOKEN))
     return config
+
+
+def check_task_token(config: ClientConfig, lifetime_ms: int | None) -> None:
+    """Raises DataSourceError for a token that tasks could not show; ``lifetime_ms`` is how long it is to last."""
+    if lifetime_ms is not None and not config.has_sasl:
+        why = f"tokens are shown by SASL, and security.protocol is {config.security_protocol}"
+        raise invalid(TASK_TOKEN.name, TASK_TOKEN.kind.format(lifetime_ms), why)

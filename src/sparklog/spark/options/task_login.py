@@ -148,13 +148,29 @@ class _Issued:
         )
 
 
+class OwnLogin:
+    """Tasks come as the driver does."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+
+    def client(self) -> ClientConfig:
+        return self._config
+
+    def settle(self) -> None:
+        """There is nothing to end."""
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
 class TaskLogin:
-    """Of a driver that does not live as long as the tasks. ``lifetime_ms``: how long tokens last; None where tasks come
-    as the driver does. A token is used again for half of its life.
+    """Of a driver that does not live as long as the tasks. ``lifetime_ms``: how long tokens last. A token is used again
+    for half of its life.
     """
 
     def __init__(
-        self, config: ClientConfig, lifetime_ms: int | None, tokens: Tokens | None = None, clock: Clock | None = None
+        self, config: ClientConfig, lifetime_ms: int, tokens: Tokens | None = None, clock: Clock | None = None
     ) -> None:
         self._config = config
         self._lifetime_ms = lifetime_ms
@@ -163,13 +179,16 @@ class TaskLogin:
         self._issued: _Issued | None = None
 
     def client(self) -> ClientConfig:
-        if self._lifetime_ms is None:
-            return self._config
         now_s = self._clock.monotonic()
         if self._issued is None or now_s >= self._issued.worn_s:
             token = self._tokens.create(self._lifetime_ms, self._lifetime_ms)
             self._issued = _Issued.of(token, self._config, now_s)
         return self._issued.client
+
+
+def task_login(config: ClientConfig, lifetime_ms: int | None) -> Login:
+    """Of a driver that does not live as long as the tasks. ``lifetime_ms``: of their token; None: they have none."""
+    return OwnLogin(config) if lifetime_ms is None else TaskLogin(config, lifetime_ms)
 
 
 class KeptLogin:
@@ -266,3 +285,8 @@ class KeptLogin:
                 self._tokens.end(tokens)
             except SparklogError as error:
                 _warn_of_unended(error)
+
+
+def kept_login(config: ClientConfig, period_ms: int | None, clock: Clock | None = None) -> OwnLogin | KeptLogin:
+    """Of a driver that lives as long as the query. ``period_ms``: of the token's renewals; None: tasks have none."""
+    return OwnLogin(config) if period_ms is None else KeptLogin(config, period_ms, clock=clock)

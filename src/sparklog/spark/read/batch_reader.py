@@ -40,7 +40,7 @@ def with_login(tasks: Sequence[RangesPartition], login: Login | None) -> list[Ra
     return [replace(each, client=client) for each in tasks]
 
 
-def task_login(options: ReadOptions) -> TaskLogin | None:
+def login_of_tasks(options: ReadOptions) -> TaskLogin | None:
     """None where tasks come as the driver does."""
     return None if options.task_token_ms is None else TaskLogin(options.client, options.task_token_ms)
 
@@ -88,7 +88,7 @@ class SparklogReader(DataSourceReader):  # type: ignore[misc]
                 with ClusterMetadata(self._options.client) as cluster:
                     ranges = OffsetResolver(cluster, self._options).batch_ranges()
                     planned = plan_tasks(self._options, ranges, PartitionSizes(cluster))
-                    tasks = with_login(planned, task_login(self._options))
+                    tasks = with_login(planned, login_of_tasks(self._options))
         return tasks or [RangesPartition(())]
 
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.failures import translated
-from sparklog.spark.options.task_login import TaskLogin, end_tokens
+from sparklog.spark.options.task_login import Login, end_tokens, task_login
 from sparklog.spark.schema import check_write_schema
 from sparklog.spark.write.attempt_names import unnamed_scope
 
@@ -119,7 +119,7 @@ class Sink:
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        self._login: TaskLogin | None = TaskLogin(options.client, options.task_token_ms)
+        self._login: Login | None = task_login(options.client, options.task_token_ms)
 
     def __getstate__(self) -> dict[str, Any]:
         with translated():

@@ -26,9 +26,9 @@ from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.batch_reader import (
     RangesPartition,
     SparklogReader,
+    login_of_tasks,
     options_of_task,
     plan_tasks,
-    task_login,
     with_login,
 )
 from sparklog.spark.read.columns import LogReader
@@ -299,7 +299,7 @@ class UnionReader(SparklogReader):
             resolver = UnionResolver(cluster, self._options)
             ranges = resolver.batch_ranges()
             check_columns(resolver, self._schema)
-            planned = with_login(plan_tasks(self._options, ranges, resolver), task_login(self._options))
+            planned = with_login(plan_tasks(self._options, ranges, resolver), login_of_tasks(self._options))
             tasks = resolver.with_table(planned)
         return [*tasks] or [RangesPartition(())]
 
