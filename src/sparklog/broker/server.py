@@ -29,6 +29,7 @@ from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
+from sparklog.broker.first_registry import FirstRegistry
 from sparklog.broker.group_topics import GroupTopics
 from sparklog.broker.leases import Leases
 from sparklog.broker.listening import ListeningEnds, security_between_brokers
@@ -79,7 +80,7 @@ from sparklog.security.connecting import ConnectionSecurity
 from sparklog.security.principal_builder import principal_builder
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
-from sparklog.zk.client import ZkClient
+from sparklog.zk.holding import HoldingClient
 from sparklog.zk.notifications import config_changes
 from sparklog.zk.znodes import BrokerInfo
 
@@ -97,6 +98,7 @@ class _Step(IntEnum):
     """What a stop does, in this order."""
 
     LEADERSHIP = auto()
+    FIRST_REGISTRY = auto()
     REGISTRATION = auto()
     REQUESTS = auto()
     CONTROLLER = auto()
@@ -239,6 +241,8 @@ class Broker:
         await registration.register()
         self._logs.unbroken_since = registration.unbroken_since
         registration.follow(self._controller.on_session_expired, self._fail)
+        if config.first_registry:
+            self._keep_first_registry(config)
         self._controller.start()
         metadata = self._context.metadata
         if not await metadata.wait_for(lambda: metadata.knows_broker(config.broker_id), _READY_TIMEOUT):
@@ -284,8 +288,13 @@ class Broker:
         if asked == self._limits_asked and limits != self._server.limits:
             self._server.limits = limits
 
-    def _connect_zookeeper(self) -> ZkClient:
-        return ZkClient(
+    def _keep_first_registry(self, config: BrokerConfig) -> None:
+        kept = FirstRegistry(config.first_registry, config.broker_id, self._zk, self.run_zk, self._context.metadata)
+        self._steps[_Step.FIRST_REGISTRY] = kept.close
+        kept.follow()
+
+    def _connect_zookeeper(self) -> HoldingClient:
+        return HoldingClient(
             self._config.zookeeper_connect,
             session_timeout=self._zk_timeout,
             on_session=self._hear_session,

@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sparklog.config.definition import ConfigType as T
-from sparklog.config.definition import Definition, above, any_of, at_least, between, definitions, one_of, parse, setting
+from sparklog.config.definition import (
+    Definition,
+    above,
+    any_of,
+    at_least,
+    between,
+    definitions,
+    matching,
+    one_of,
+    parse,
+    setting,
+)
 from sparklog.config.kafka_broker import divide
 from sparklog.config.listeners import (
     DEFAULT_PROTOCOLS,
@@ -508,6 +519,14 @@ class BrokerConfig:
         True,
         "Whether to refuse what would lose the state of groups, transactions and Spark's sinks: deleting or growing "
         "their topics, changing what these keep, and plain commits to the groups of the sinks.",
+    )
+    first_registry: str = setting(
+        "sparklog.first.registry",
+        T.STRING,
+        "",
+        "Where the broker keeps the topic registry of the first design, T/ID with the number of its partitions: beside,"
+        " in Kafka's own tree; or a path such as /first, below which it is /first/brokers/topics. Empty for nowhere.",
+        matching(r"|beside|(/[A-Za-z0-9._-]+)+", "beside, or a path that begins with a slash"),
     )
     transactional_id_expiration_ms: int = setting(
         "transactional.id.expiration.ms",

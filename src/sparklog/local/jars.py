@@ -81,6 +81,12 @@ JAR_SETS = {
             ),
             left_out=("connect-runtime",),
         ),
+        # The last release with the consumer whose group lives in ZooKeeper.
+        JarSet(
+            "kafka-1.1",
+            ("org.apache.kafka:kafka_2.12:1.1.1", "org.slf4j:slf4j-reload4j:1.7.36"),
+            left_out=("slf4j-log4j12", "log4j"),
+        ),
         JarSet("postgresql", ("org.postgresql:postgresql:42.7.7",), left_out=("checker-qual",), beside_spark=True),
         # Of the version of the Hadoop client that PySpark ships, with which it stands in one class path.
         JarSet("hadoop", ("org.apache.hadoop:hadoop-client-minicluster:3.5.0",), beside_spark=True),

@@ -43,19 +43,19 @@ class Write(NamedTuple):
 class HoldingClient(ZkClient):
     """A session whose ephemeral znodes say what is its own."""
 
-    def hold_each(self, wanted: Mapping[str, bytes]) -> dict[str, Seen]:
+    def hold_each(self, wanted: Mapping[str, bytes], *, makes_parents: bool = True) -> dict[str, Seen]:
         """Make these ephemeral znodes, and those above them; the ones that are held by this session, with this data.
 
-        Those left out are another's. May be called again.
+        Those left out are another's, or what they stand under is not there. May be called again.
         """
         session = self.session_id
-        made = [(path, self._client.create_async(path, data, ephemeral=True, makepath=True))
+        made = [(path, self._client.create_async(path, data, ephemeral=True, makepath=makes_parents))
                 for path, data in wanted.items()]  # fmt: skip
         failure: KazooException | None = None
         for _, answer in made:
             try:
                 answer.get()
-            except NodeExistsError:
+            except (NodeExistsError, NoNodeError):
                 pass
             except KazooException as error:
                 failure = error

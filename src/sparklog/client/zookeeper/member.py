@@ -96,7 +96,7 @@ class GroupMember:
     def _on_session(self, event: str) -> None:
         with self.desk.changed:
             self._is_connected = event == SessionEvent.CONNECTED
-            if event == SessionEvent.EXPIRED:
+            if event == SessionEvent.EXPIRED and not self._closing:
                 _logger.warning("consumer %s lost its ZooKeeper session, and all its claims with it", self.id)
                 self._losses += 1
             self._set_live()
