@@ -6,8 +6,9 @@ import queue
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -17,6 +18,7 @@ from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, PeerSilent, S
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
     from sparklog.client.cluster.metadata import ClusterMetadata
+    from sparklog.client.zookeeper.registry import GroupRegistry
     from sparklog.zk.client import ZkClient
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -154,6 +156,59 @@ def zookeeper_options(command: F) -> F:
     return click.option(
         "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Ask ZooKeeper itself: before the first start."
     )(command)
+
+
+class RegistryPlace(NamedTuple):
+    """Where groups in ZooKeeper are, and how their members name offsets."""
+
+    zookeeper: str
+    settings: Path | None
+    layout: str
+
+
+def registry_options(command: F) -> F:
+    """Add ``--zookeeper``, ``--zk-tls-config-file`` and ``--layout`` to a command: its argument ``place``."""
+
+    @wraps(command)
+    def placed(*arguments: Any, zookeeper: str, zookeeper_tls: Path | None, layout: str, **named: Any) -> Any:
+        return command(*arguments, place=RegistryPlace(zookeeper, zookeeper_tls, layout), **named)
+
+    made = click.option(
+        "--layout", type=click.Choice(["broker-partition", "kafka"]), default="broker-partition", show_default=True,
+        help="How its members in ZooKeeper name offsets: sparklog.registry.layout.",
+    )(placed)  # fmt: skip
+    made = click.option(
+        "--zk-tls-config-file", "zookeeper_tls", type=click.Path(path_type=Path), metavar="FILE",
+        help="The zookeeper.ssl.* settings for a ZooKeeper that speaks TLS; the broker's own file will do.",
+    )(made)  # fmt: skip
+    made = click.option(
+        "--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="The cluster's ZooKeeper."
+    )(made)  # fmt: skip
+    return cast("F", made)
+
+
+@contextmanager
+def group_in_zookeeper(place: RegistryPlace, group_id: str) -> Iterator[GroupRegistry]:
+    """The folders of a group in ZooKeeper."""
+    from sparklog.client.zookeeper.group import Layout
+    from sparklog.client.zookeeper.registry import GroupRegistry
+    from sparklog.config.properties import load_properties
+    from sparklog.config.zookeeper_security import ZooKeeperSecurity
+
+    security, _ = ZooKeeperSecurity.divide({} if place.settings is None else load_properties(place.settings))
+    registry = GroupRegistry(
+        place.zookeeper,
+        group_id,
+        Layout(place.layout),
+        session_timeout=_ZK_SESSION_S,
+        connect_timeout=_ZK_SESSION_S,
+        on_session=queue.Queue[str]().put,
+        security=security,
+    )
+    try:
+        yield registry
+    finally:
+        registry.close()
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class GroupRegistry:
         security: ZooKeeperSecurity,
     ) -> None:
         group.group_path(group_id)  # refuses a name that cannot be, before there is a session
-        self._group, self._layout = group_id, layout
+        self._group, self.layout = group_id, layout
         self._is_closed = False
         self._zk = HoldingClient(
             connect,
@@ -106,6 +106,18 @@ class GroupRegistry:
             return {}
         table = {} if assignment is None else assignment.partitions
         return {partition: replicas[0] if replicas else 0 for partition, replicas in table.items()}
+
+    def member_ids(self) -> list[str]:
+        """The names of all that are registered, whatever they wrote."""
+        return self._zk.guarded(self._zk.names, group.ids_path(self._group))
+
+    def topics_with_offsets(self) -> list[str]:
+        """The topics of which the group has offsets."""
+        return self._zk.guarded(self._zk.names, f"{group.group_path(self._group)}/offsets")
+
+    def stored_partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic of which the group has offsets."""
+        return sorted(self._names(group.offsets_path(self._group, topic)))
 
     # this member
 

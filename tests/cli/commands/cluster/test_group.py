@@ -121,3 +121,18 @@ def test_groups_of_sinks_are_hidden(here, bootstrap, topic):
     assert here("group", "reset-offsets", name, "-t", topic, "--to", 0, "--yes").status == 1
     assert name not in here("group", "list").out
     assert name in here("group", "list", "--internal").out
+
+
+def test_a_group_moves_to_zookeeper_and_back(here, read, cluster):
+    words = ("group", "migrate", read, "--zookeeper", cluster.zookeeper_connect)
+    expected = [{"topic": read, "partition": each, "before": None, "after": at} for each, at in ((0, 4), (1, 10))]
+    dry = here(*words, "--to", "zookeeper", "--dry-run", "--output", "json")
+    assert json.loads(dry.out) == expected
+    assert "dry run" in dry.err
+    assert json.loads(here(*words, "--to", "zookeeper", "--yes", "-o", "json").out) == expected
+    assert here("group", "reset-offsets", read, "-t", read, "-p", 0, "--to", 6, "--yes").status == 0
+    refused = here(*words, "--to", "brokers", "--yes")
+    assert refused.status == 1
+    assert "from 6 to 4" in refused.err
+    assert here(*words, "--to", "brokers", "--back", "--yes").status == 0
+    assert described(here, read)["offsets"][0]["committed"] == 4

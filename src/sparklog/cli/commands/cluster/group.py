@@ -1,4 +1,4 @@
-"""``sparklog group``: list, describe, reset-offsets, delete."""
+"""``sparklog group``: list, describe, reset-offsets, migrate, delete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import (
+    RegistryPlace,
+    administered,
+    bootstrap_option,
+    group_in_zookeeper,
+    registry_options,
+)
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.internal import is_internal_group
@@ -18,6 +24,7 @@ from sparklog.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
     from sparklog.client.admin.admin import Admin, GroupDescription, GroupMember, OffsetAndMetadata
+    from sparklog.client.zookeeper.migration import Plan
     from sparklog.structs import TopicPartition
 
 _DEAD = "Dead"
@@ -33,6 +40,7 @@ def group() -> None:
       sparklog group list
       sparklog group describe readers
       sparklog group reset-offsets readers --topic clicks --to earliest --yes
+      sparklog group migrate readers --zookeeper localhost:2181 --to brokers --dry-run
       sparklog group delete readers --yes
     """
 
@@ -152,6 +160,54 @@ def reset_offsets(
     click.echo(f"group {name} reads on there", err=True)
 
 
+@group.command(short_help="Move a group from ZooKeeper to the brokers, or back.")
+@click.argument("name")
+@click.option(
+    "--to", "side", type=click.Choice(["brokers", "zookeeper"]), required=True, help="Where it is to live from now on."
+)
+@registry_options
+@click.option("--dry-run", is_flag=True, help="Say what would be copied, and copy nothing.")
+@click.option("--back", is_flag=True, help="Let offsets go back, so that records are read again.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
+@output_option
+@bootstrap_option
+def migrate(
+    name: str,
+    side: str,
+    place: RegistryPlace,
+    dry_run: bool,
+    back: bool,
+    yes: bool,
+    as_json: bool,
+    bootstrap: str,
+) -> None:
+    """Copy the offsets of the group NAME from ZooKeeper to the brokers' coordinator, or from there to ZooKeeper.
+
+    The group must have no members on either side: stop them first. Start them again when it is done, with the consumer
+    of the other kind. Nothing is deleted. An offset that would go back is refused, for its records would be read again.
+
+    \b
+    Examples:
+      sparklog group migrate readers --zookeeper localhost:2181 --to brokers --dry-run
+      sparklog group migrate readers --zookeeper localhost:2181 --to brokers --yes
+      sparklog group migrate readers --zookeeper localhost:2181 --to zookeeper --layout kafka --yes
+    """
+    from sparklog.client.zookeeper.migration import Migration, Side
+
+    to = Side(side)
+    with administered(bootstrap) as admin, group_in_zookeeper(place, name) as registry:
+        migration = Migration(name, admin, registry)
+        plan = migration.plan(to)
+        _show_plan(plan, as_json=as_json)
+        if dry_run:
+            click.echo("nothing was copied: this is a dry run", err=True)
+            return
+        if plan.moves:
+            confirm(f"Copy these offsets of group {name} to {side}?", yes=yes)
+        migration.carry_out(plan, to, may_go_back=back)
+    click.echo(f"group {name} has its offsets in {side}; what was there before the move is kept", err=True)
+
+
 @group.command(short_help="Delete groups with all that they have committed.")
 @click.argument("names", type=GROUP, nargs=-1, required=True, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
@@ -167,6 +223,17 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     with administered(bootstrap) as admin:
         admin.delete_groups(names)
     click.echo(f"deleted {', '.join(names)}")
+
+
+def _show_plan(plan: Plan, *, as_json: bool) -> None:
+    columns = ["topic", "partition", "before", "after"]
+    rows: list[list[object]] = [[*each.tp, each.before, each.after] for each in plan.moves]
+    if as_json:
+        show_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show_table(columns, rows, right=("partition", "before", "after"))
+    for tp in plan.gone:
+        click.echo(f"{tp} does not exist any more: its offset stays where it is", err=True)
 
 
 def _say_clamped(offsets: Mapping[TopicPartition, int], position: Position) -> None:
