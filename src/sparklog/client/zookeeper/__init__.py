@@ -6,3 +6,7 @@ docs/adr/0040-older-consumer-registry.md says what always holds.
 """
 
 from __future__ import annotations
+
+from sparklog.client.zookeeper.consumer import ZooKeeperConsumer as ZooKeeperConsumer
+
+__all__ = ["ZooKeeperConsumer"]
