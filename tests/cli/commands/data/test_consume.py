@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from sparklog.client import Producer
+from sparklog.registry import AvroSerializer, SchemaRegistry
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.registry import schema_registry
 
 pytestmark = pytest.mark.integration
 
@@ -228,3 +231,37 @@ def test_follow_goes_on_with_the_partitions_without_damage(spawn, damaged, topic
     assert b"is not read further" in follower.stderr.readline()
     follower.send_signal(signal.SIGINT)
     assert follower.wait(60) == 130
+
+
+@pytest.fixture
+def trips(bootstrap, topic):
+    """The URL of a registry, and what it knows; the topic has a value of it, a null, and one that is none of it."""
+    pytest.importorskip("fastavro")
+    with schema_registry() as served:
+        trip = {"type": "record", "name": "Trip", "fields": [{"name": "place", "type": "string"}]}
+        written = AvroSerializer(SchemaRegistry(schema_registry_url=served[0]), trip).serialize(topic, {"place": "Zug"})
+        with Producer(bootstrap_servers=bootstrap) as producer:
+            for value in (written, None, b"plain"):
+                producer.send(topic, value, key=b"k").result()
+        yield served
+
+
+def test_values_of_a_registry_are_printed_as_json(here, topic, trips, tmp_path):
+    result = here("consume", topic, "--keys", "--registry", trips[0])
+    assert result[:2] == (0, 'k\t{"place": "Zug"}\nk\t\\N\nk\tplain\n')
+    assert result.err == (
+        "1 value printed as written, not by a schema; of the first: it begins with byte 112, not with 0:"
+        " it was not written by a schema registry's serializer\n"
+    )
+    trips[1].user = "ann:secret"
+    config = tmp_path / "registry.properties"
+    config.write_text(f"schema.registry.url={trips[0]}\nbasic.auth.user.info=ann:secret\n")
+    (line,) = here("consume", topic, "--max", "1", "--json", "--registry-config", config).out.splitlines()
+    assert json.loads(line)["value"] == '{"place": "Zug"}'
+
+
+def test_a_registry_that_refuses_ends_the_command(here, topic, trips):
+    trips[1].user = "ann:secret"
+    result = here("consume", topic, "--registry", trips[0])
+    assert (result.status, result.out) == (1, "")
+    assert "401: Unauthorized; set basic.auth.user.info" in result.err

@@ -18,6 +18,7 @@ from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.interruption import Interruption, interruptible
 from sparklog.cli.names import TOPIC
 from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
+from sparklog.cli.registry_values import RegistryValues, registry_options
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class _Layout(NamedTuple):
     help="Only this partition; may be repeated.",
 )
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="Print at most so many records.")
+@registry_options
 @click.option("-k", "--keys", is_flag=True, help="Print each record's key before its value; null is \\N.")
 @click.option("--key-separator", default="\t", help="What is printed between key and value; default: a tab.")
 @click.option(
@@ -101,6 +103,8 @@ def consume(
     and why, and the exit code is 1. With --follow, brokers that go away are waited for: a line on standard error says
     so, and another when it goes on.
 
+    With --registry, values in the wire format of schema registries are printed as JSON, by their schemas.
+
     A time is as in 2013-07-04, 2013-07-04T12:00 or 2013-07-04T12:00:00-04:00; without a zone it is UTC.
 
     \b
@@ -115,12 +119,14 @@ def consume(
     check_order(start, end)
     separator = os.fsencode(shape["key_separator"].replace("\\t", "\t"))
     layout = _Layout(shape["as_json"], shape["keys"], separator)
+    values = RegistryValues(shape["registry"], shape["registry_config"])
     with connected(bootstrap, request_timeout_ms=_ANSWER_MS) as cluster:
-        reading = _Reading(cluster, topic, partitions, layout)
+        reading = _Reading(cluster, topic, partitions, layout, values)
         if follow:
             reading.follow(start, most)
         else:
             reading.read(start, "latest" if end is None else end, most)
+    values.say_others()
     if reading.left_out:
         raise click.exceptions.Exit(1)
 
@@ -128,13 +134,21 @@ def consume(
 class _Reading:
     """Reads the partitions that can be read. Of one that cannot be, or no further, standard error says so."""
 
-    def __init__(self, cluster: ClusterMetadata, topic: str, chosen: tuple[int, ...], layout: _Layout) -> None:
+    def __init__(
+        self,
+        cluster: ClusterMetadata,
+        topic: str,
+        chosen: tuple[int, ...],
+        layout: _Layout,
+        values: RegistryValues,
+    ) -> None:
         self.left_out: set[TopicPartition] = set()
         """The partitions of which not all was printed that was asked for."""
         self._cluster = cluster
         self._topic = topic
         self._wanted = _partitions(cluster, topic, chosen)
         self._layout = layout
+        self._values = values
 
     def read(self, start: Position, end: Position, most: int | None) -> None:
         """Print what stands between the two, in the partitions that can be asked."""
@@ -147,7 +161,7 @@ class _Reading:
                 click.echo(f"no records there: {_extent(admin, list(ends))}", err=True)
         with progress(f"from {self._topic}", total if most is None else min(most, total), "records") as advance:
             rounds = self._bounded({tp: (starts[tp], at) for tp, at in ends.items() if starts[tp] < at})
-            _print(rounds, self._layout, most, None if sys.stdout.isatty() else advance)
+            _print(self._values.shown(rounds), self._layout, most, None if sys.stdout.isatty() else advance)
 
     def follow(self, start: Position, most: int | None) -> None:
         """Print what comes, until it is interrupted; a partition that cannot be asked at the start is left out."""
@@ -156,7 +170,7 @@ class _Reading:
         self._leave_out(failures)
         if starts:
             with interruptible((signal.SIGINT,)) as interruption:
-                _print(self._following(starts, interruption), self._layout, most)
+                _print(self._values.shown(self._following(starts, interruption)), self._layout, most)
 
     def _leave_out(self, failures: Mapping[TopicPartition, SparklogError]) -> None:
         say_unreachable(failures, "not read")

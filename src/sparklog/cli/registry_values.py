@@ -1,0 +1,79 @@
+"""Values with ids of a schema registry, as people read them: ``--registry`` and ``--registry-config``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sparklog.cli.display import counted
+from sparklog.config.properties import load_properties
+from sparklog.errors import SchemaNotFound, SerializationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sparklog.structs import TopicPartition
+
+F = TypeVar("F", bound=Callable[..., Any])
+_Round = tuple["TopicPartition", dict[str, "pa.Array"]]
+
+
+def registry_options(command: F) -> F:
+    """Adds the options; the command gets ``registry`` and ``registry_config``."""
+    for option in (
+        click.option(
+            "--registry-config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A properties file with the registry's settings: schema.registry.url, basic.auth.user.info, ….",
+        ),
+        click.option("--registry", metavar="URL", help="Print values as JSON, by their schemas in this registry."),
+    ):
+        command = option(command)
+    return command
+
+
+class RegistryValues:
+    """Makes JSON text of values, by the schemas whose ids they have. Values that are no such are left as they are.
+
+    Without a URL and a file it leaves all as they are. Raises ConfigError for settings that cannot be.
+    """
+
+    def __init__(self, url: str | None, file: Path | None) -> None:
+        settings = ({} if file is None else load_properties(file)) | (
+            {} if url is None else {"schema.registry.url": url}
+        )
+        self._decode: Callable[[bytes], str] | None = None
+        self._others = 0
+        self._why = ""
+        if settings:
+            from sparklog.registry import SchemaRegistry, ValueDecoder
+
+            self._decode = ValueDecoder(SchemaRegistry(settings)).decode
+
+    def shown(self, rounds: Iterator[_Round]) -> Iterator[_Round]:
+        """The rounds, with the column ``value`` as text. Raises RegistryError when the registry does not answer."""
+        for tp, columns in rounds:
+            yield tp, columns if self._decode is None else {**columns, "value": self._column(columns["value"])}
+
+    def _column(self, values: pa.Array) -> pa.Array:
+        import pyarrow as pa
+
+        return pa.array([each and self._text(each) for each in values.to_pylist()], pa.binary())
+
+    def _text(self, value: bytes) -> bytes:
+        assert self._decode is not None
+        try:
+            return self._decode(value).encode()
+        except (SerializationError, SchemaNotFound) as error:
+            self._others += 1
+            self._why = self._why or str(error)
+            return value
+
+    def say_others(self) -> None:
+        """Say on standard error how many values were left as they are, and why the first was."""
+        if self._others:
+            many = counted(self._others, "value")
+            click.echo(f"{many} printed as written, not by a schema; of the first: {self._why}", err=True)
