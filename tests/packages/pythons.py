@@ -26,19 +26,19 @@ def _can_build(python, version):
     return done.stdout.startswith(f"{version}.") and done.stdout.endswith("True\n")
 
 
-def copy_of_the_house(to):
+def copy_of_the_house(to, house=HOUSE):
     """A clone with what is not committed yet, and nothing that git does not know."""
-    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", HOUSE, to], check=True)
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", house, to], check=True)
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=HOUSE,
+        cwd=house,
         check=True,
         capture_output=True,
     )
     for name in filter(None, listed.stdout.decode().split("\0")):
-        if (HOUSE / name).is_file():
+        if (house / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(HOUSE / name, to / name)
+            shutil.copyfile(house / name, to / name)
     return to
 
 

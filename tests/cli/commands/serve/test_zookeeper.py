@@ -129,13 +129,13 @@ def test_a_list_that_makes_no_ensemble_is_misuse(run, tmp_path, own, servers, na
     assert not (tmp_path / "new").exists()
 
 
-def test_the_example_of_a_unit_names_servers_and_options_that_there_are():
-    unit = (Path(__file__).parents[4] / "conf" / "zookeeper@.service").read_text()
-    servers = re.search(r"^Environment=SERVERS=(.*)$", unit, re.MULTILINE)[1]
+def test_the_unit_and_its_environment_name_servers_and_options_that_there_are():
+    conf = Path(__file__).parents[4] / "conf"
+    unit = (conf / "systemd" / "sparklog-zookeeper@.service").read_text()
+    environment = (conf / "three-hosts" / "zookeeper.env").read_text()
+    ensemble = parse_ensemble(re.search(r"^SERVERS=(.*)$", environment, re.MULTILINE)[1])
     command = re.search(r"^ExecStart=\S+/sparklog (.*)$", unit, re.MULTILINE)[1].split()
-    ensemble = parse_ensemble(servers)
     assert (ensemble.voters, ensemble.warning) == (3, None)
-    assert f"zookeeper.connect={ensemble.connect_string}\n" in unit
     assert command[0] == "zookeeper"
     options = {name for option in zookeeper.params for name in option.opts}
     assert {each for each in command if each.startswith("--")} <= options

@@ -19,6 +19,7 @@ from sparklog.cli.garbage import ShortCollections
 from sparklog.cli.logs import LogFormat, begin_to_log
 from sparklog.config.broker import BrokerConfig, parse_broker_config
 from sparklog.config.properties import load_properties
+from sparklog.local import service_manager
 from sparklog.log.directories.privacy import UMASK
 
 _logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ def broker(
 
     It needs a ZooKeeper that runs ("sparklog up" starts one with the brokers), an id and a directory. What an option
     says counts more than --set, and that more than --config. When clients can connect, one line says so: "sparklog
-    broker ID listening on HOST:PORT".
+    broker ID listening on HOST:PORT"; systemd is told too (Type=notify; units are in conf/systemd).
 
     \b
     Examples:
@@ -152,11 +153,14 @@ async def _run(server: Broker, config: BrokerConfig, stop: asyncio.Event) -> Non
     await server.start()
     try:
         with ShortCollections():
-            click.echo(f"sparklog broker {config.broker_id} listening on {', '.join(map(str, server.listeners))}")
+            addresses = ", ".join(map(str, server.listeners))
+            click.echo(f"sparklog broker {config.broker_id} listening on {addresses}")
+            service_manager.tell(service_manager.READY, service_manager.status(f"listening on {addresses}"))
             stopped = asyncio.ensure_future(stop.wait())
             await asyncio.wait((stopped, server.failure), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             if server.failure.done():
                 raise server.failure.result()
     finally:
+        service_manager.tell(service_manager.STOPPING, service_manager.status("others take over what it leads"))
         await server.stop()

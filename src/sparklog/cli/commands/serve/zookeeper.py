@@ -11,6 +11,7 @@ import click
 
 from sparklog.cli.interruption import interruptible
 from sparklog.errors import ConfigError, ConnectionFailed, SparklogError
+from sparklog.local import service_manager
 
 if TYPE_CHECKING:
     from sparklog.local.member import EnsembleMember
@@ -114,8 +115,11 @@ def _run(member: EnsembleMember) -> None:
     try:
         click.echo(f"sparklog zookeeper {member.server.id} listening on {member.connect_string}")
         for part in _parts(member):
-            click.echo(f"sparklog zookeeper {member.server.id} {_PARTS.get(part, part)}")
+            text = _PARTS.get(part, part)
+            click.echo(f"sparklog zookeeper {member.server.id} {text}")
+            service_manager.tell(*([service_manager.READY] if part else []), service_manager.status(text))
     finally:
+        service_manager.tell(service_manager.STOPPING)
         member.stop()
         click.echo(member.log_lines(), err=True, nl=False)
 
