@@ -29,7 +29,7 @@ _TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILI
 _OTHERS = frozenset(
     """
     cat chmod chown curl echo grep install jq kafka-configs.sh kcat kill nc openssl pip printf pyspark pytest sed seq
-    sort spark-submit systemctl wc zookeeper-security-migration.sh
+    sort spark-submit sysctl systemctl useradd wc zookeeper-security-migration.sh
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
 """The programs of others that pages name."""
@@ -67,6 +67,8 @@ def complaint(words: Sequence[str], *, in_text: bool = False) -> str | None:
         return None
     program, arguments = words[0].removeprefix(".venv/bin/"), words[1:]
     if program == "sparklog":
+        if arguments == ["--version"]:
+            return None
         return _complaint_of_click(cli, "sparklog", [each for each in arguments if each != "--help"], in_text)
     if program == "make":
         targets = [each for each in arguments if not _ASSIGNMENT.fullmatch(each)]

@@ -111,7 +111,7 @@ def test_a_wheel_is_whole_and_of_no_machine(packages, house):
 def data(house):
     """What lies beside the library: jobs, and examples of settings and units."""
     found = {path for each in ("jobs", "conf") for path in (house / each).rglob("*") if path.is_file()}
-    return {path.relative_to(house) for path in found} - {Path("conf/packaging/tools.txt")}
+    return {each for path in found if (each := path.relative_to(house)).parts[1] not in ("packaging", "site")}
 
 
 @contextmanager
