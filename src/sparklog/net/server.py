@@ -45,7 +45,7 @@ _logger = logging.getLogger(__name__)
 
 _ACCEPTS_A_TURN = 64
 _CROWD = 64
-_BACKLOG = 512
+BACKLOG = 512
 _ACCEPT_PAUSE_S = 1.0
 _LOOKS_FOR_IDLE_EVERY_S = 30.0
 _MOST_STRANGERS = 1000
@@ -148,7 +148,7 @@ class SocketServer:
     def start(self) -> None:
         """Begin to accept connections."""
         for door in self._doors:
-            door.socket.listen(_BACKLOG)
+            door.socket.listen(BACKLOG)
         self._accept()
         self._look_for_idle_later()
 

@@ -9,6 +9,7 @@ from sparklog.cli.doctor.machine import (
     BrokerLimits,
     Kernel,
     broker_limits,
+    host_findings,
     inode_findings,
     kernel,
     local_directories,
@@ -81,3 +82,17 @@ def test_a_directory_of_another_cluster_or_machine_is_not_here(tmp_path):
     found = {1: [LogDir(str(tmp_path), None, 0, 0, {}), LogDir("/no/such/directory", None, 0, 0, {})]}
     assert local_directories(found, "ours") == {}
     assert local_directories(found, "another") == {1: [tmp_path]}
+
+
+def test_a_host_without_log_directories_is_not_judged(tmp_path):
+    assert [*host_findings([], tmp_path)] == []
+
+
+def test_what_a_host_lacks_is_a_note_with_advice(tmp_path):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "mountinfo").write_text("22 1 0:21 / / rw - tmpfs tmpfs rw\n")
+    (tmp_path / "sys" / "net" / "core").mkdir(parents=True)
+    (tmp_path / "sys" / "net" / "core" / "somaxconn").write_text("128\n")
+    found = [*host_findings([tmp_path / "data"], tmp_path)]
+    assert [each.severity for each in found] == [Severity.NOTE] * 2
+    assert [each.advice.split()[0] for each in found] == ["sysctl", "put"]

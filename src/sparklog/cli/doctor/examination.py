@@ -12,7 +12,14 @@ from sparklog.cli.doctor.certificates import certificate_findings, own_certifica
 from sparklog.cli.doctor.directories import directory_findings
 from sparklog.cli.doctor.finding import Finding, Severity, by_severity
 from sparklog.cli.doctor.http_ports import Told, ask, http_findings
-from sparklog.cli.doctor.machine import broker_limits, inode_findings, kernel, local_directories, machine_findings
+from sparklog.cli.doctor.machine import (
+    broker_limits,
+    host_findings,
+    inode_findings,
+    kernel,
+    local_directories,
+    machine_findings,
+)
 from sparklog.cli.doctor.partitions import broker_findings, controller_findings, partition_findings
 from sparklog.cli.doctor.progress import GroupProgress, compaction_findings, group_findings, transaction_findings
 from sparklog.cli.doctor.settings import MIN_ISR, UNCLEAN, setting_findings
@@ -163,7 +170,9 @@ class Examination:
         here = local_directories(self._log_dirs, self._cluster.cluster_id)
         limits = [found for broker, paths in sorted(here.items()) if (found := broker_limits(broker, paths[0]))]
         yield from machine_findings(limits, kernel())
-        yield from inode_findings([path for paths in here.values() for path in paths])
+        directories = [path for paths in here.values() for path in paths]
+        yield from host_findings(directories)
+        yield from inode_findings(directories)
 
     @staticmethod
     def _of_brokers(

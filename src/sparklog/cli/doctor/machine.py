@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.cli.doctor.finding import Finding, Severity
+from sparklog.local.limits import MORE_FILES, shortage_of_files, shortages_of_host
 from sparklog.structs import BrokerId
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 PROC = Path("/proc")
 _NEAR = 0.8
 """The share of a limit from which on it is nearly reached."""
-_FEW_FILES = 100_000
 _SWAPPY = 10
 _FEW_INODES = 0.05
 
@@ -94,14 +94,11 @@ def machine_findings(brokers: Sequence[BrokerLimits], system: Kernel) -> Iterato
 
 def _limit_findings(each: BrokerLimits, system: Kernel) -> Iterator[Finding]:
     where = (f"broker {each.broker}, process {each.pid}",)
-    raise_it = "LimitNOFILE=1000000 in its systemd unit, or ulimit -n 1000000; then start it again"
     if each.max_files is not None and each.open_files is not None and each.open_files > _NEAR * each.max_files:
         what = f"{each.open_files:,} files are open, and {each.max_files:,} may be"
-        yield Finding(Severity.ERROR, what, where, raise_it)
-    elif each.max_files is not None and each.max_files < _FEW_FILES:
-        yield Finding(
-            Severity.NOTE, f"only {each.max_files:,} files may be open; a segment takes up to five", where, raise_it
-        )
+        yield Finding(Severity.ERROR, what, where, MORE_FILES)
+    elif few := shortage_of_files(each.max_files):
+        yield Finding(Severity.NOTE, few.what, where, few.advice)
     if each.maps is not None and system.max_map_count is not None and each.maps > _NEAR * system.max_map_count:
         yield Finding(
             Severity.ERROR, f"{each.maps:,} regions are mapped, and vm.max_map_count={system.max_map_count:,}", where,
@@ -119,6 +116,14 @@ def inode_findings(directories: Sequence[Path]) -> Iterator[Finding]:
                     Severity.WARNING, f"the file system can hold {found.f_favail:,} more files only", (str(each),),
                     "have fewer and larger segments (segment.bytes), or a file system with more inodes",
                 )  # fmt: skip
+
+
+def host_findings(directories: Sequence[Path], proc: Path = PROC) -> Iterator[Finding]:
+    """What a host with these log directories should have otherwise; nothing where there is none."""
+    if directories:
+        with suppress(OSError, ValueError):
+            for what, advice in shortages_of_host(directories, proc):
+                yield Finding(Severity.NOTE, what, ("this machine",), advice)
 
 
 def _read(path: Path) -> str | None:

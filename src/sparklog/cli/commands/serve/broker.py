@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from sparklog.cli.garbage import ShortCollections
 from sparklog.cli.logs import LogFormat, begin_to_log
 from sparklog.config.broker import BrokerConfig, parse_broker_config
 from sparklog.config.properties import load_properties
-from sparklog.local import service_manager
+from sparklog.local import limits, service_manager
 from sparklog.log.directories.privacy import UMASK
 
 _logger = logging.getLogger(__name__)
@@ -94,7 +93,8 @@ def broker(
     begin_to_log(log_settings, LogFormat(log_format) if log_format else None, _id_in(properties))
     if not_compiled is not None:
         _logger.info("the hot path is not compiled (%s): requests take twice the processor time", not_compiled)
-    _allow_many_files()
+    if shortage := limits.shortage_of_files(limits.allow_many_files()):
+        _logger.warning("%s: %s", shortage.what, shortage.advice)
     parsed = parse_broker_config(properties)
     if parsed.authorizer_class_name:
         os.umask(os.umask(UMASK) | UMASK)
@@ -105,13 +105,6 @@ def _id_in(properties: dict[str, str]) -> int | None:
     """The broker's id; None where it is none, which is told when all settings are parsed."""
     text = properties.get("broker.id", str(BrokerConfig().broker_id))
     return int(text) if text.strip().isdecimal() else None
-
-
-def _allow_many_files() -> None:
-    """Raise the number of files that may be open as far as the system lets us: a segment keeps up to five."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: BrokerConfig) -> None:
