@@ -1,10 +1,18 @@
 """The page in a real browser."""
 
+from urllib.parse import quote
+
 import pytest
 from fix_programs import lack_of
 from web.chromium import Chromium
+from web.serving import Served
+
+from sparklog.client import Producer
+from sparklog.structs import TopicPartition
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(lack_of("chromium")), reason=lack_of("chromium"))]
+
+MARKUP = "<img src=x onerror=\"document.title='broken'\"><b>bold</b>"
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +26,9 @@ def visit(chromium, served):
     """``visit(part)``: a tab with this part of the page, which at the end must have nothing to complain of."""
     page = chromium.page()
 
-    def visited(part):
-        page.go(f"http://{served.host}/{part}")
-        page.wait("document.querySelector('h1') && document.querySelector('main table')")
+    def visited(part, host=served.host):
+        page.go(f"http://{host}/{part}")
+        page.wait("document.querySelector('h1') && document.querySelector('main :is(table, form)')")
         return page
 
     yield visited
@@ -83,3 +91,100 @@ def test_it_is_dark_where_that_is_preferred(visit):
     dark = page.run("getComputedStyle(document.body).backgroundColor")
     page.scheme("light")
     assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)" != dark
+
+
+def test_what_strangers_wrote_is_text(visit, bootstrap, admin, make, topic):
+    name, group = make(1), f"{MARKUP}{topic}"
+    admin.alter_group_offsets(group, {TopicPartition(name, 0): 0})
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(name, MARKUP, key=MARKUP, headers=[(MARKUP, MARKUP.encode())])
+        producer.send(name, f'{{"a": "{quote(MARKUP)}", "html": "</script><b>"}}')
+    page = visit(f"#/records?topic={name}&from=oldest")
+    page.wait("document.querySelectorAll('tbody tr').length === 2")
+    assert page.run("document.querySelectorAll('tbody tr')[0].cells[2].textContent") == MARKUP
+    assert page.run("document.querySelectorAll('tbody tr')[0].cells[3].textContent") == MARKUP
+    assert page.run("document.querySelectorAll('tbody tr')[0].cells[4].textContent") == f"{MARKUP}: {MARKUP}"
+    page.run("document.querySelector('tbody button').click()")
+    page.wait("document.querySelector('dialog pre')?.textContent")
+    assert page.run("document.querySelectorAll('dialog pre')[1].textContent") == MARKUP
+    page.press("Escape")
+    page.wait("!document.querySelector('dialog')")
+    page = visit(f"#/group?id={quote(group, safe='')}")
+    page.wait_text(group)
+    assert page.run("document.querySelectorAll('main img, main b, main script').length") == 0
+    assert "broken" not in page.run("document.title").removeprefix(f"Group {group}")
+
+
+def test_new_records_appear_as_they_come(visit, bootstrap, make):
+    name = make(1)
+    page = visit(f"#/records?topic={name}")
+    page.wait_text("Looked at 0 records")
+    page.run("[...document.querySelectorAll('button')].find((each) => each.textContent === 'Live tail').click()")
+    page.wait_text("Waiting for new records")
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(name, "just now")
+    page.wait_text("just now")
+    page.run("[...document.querySelectorAll('button')].find((each) => each.textContent === 'Stop').click()")
+    page.wait_text("Stopped.")
+
+
+@pytest.mark.parametrize("part", ["groups", "disks", "transactions", "quotas", "jobs"])
+def test_every_part_is_there(visit, admin, make, topic, part):
+    admin.alter_group_offsets(topic, {TopicPartition(make(1), 0): 0})
+    page = visit(f"#/{part}")
+    page.wait("!document.querySelector('[aria-busy]') && document.querySelector('main caption')")
+    assert page.run("document.querySelector('main .error')") is None
+
+
+def test_a_topic_is_made_and_deleted_in_the_page(visit, bootstrap, admin, topic):
+    with Served({"bootstrap.servers": bootstrap}, allow_changes=True) as served:
+        page = visit("#/topics", served.host)
+        click(page, "Create a topic")
+        page.wait("document.querySelector('dialog[open]')?.contains(document.activeElement)")
+        page.write(topic)
+        press(page, "Create a topic")
+        page.wait("!document.querySelector('dialog')")
+        assert topic in {each.name for each in admin.list_topics()}
+        page = visit(f"#/topic?name={topic}", served.host)
+        click(page, "Delete the topic")
+        page.wait("document.querySelector('dialog[open]')?.contains(document.activeElement)")
+        page.write(topic[:-1])
+        press(page, "Delete the topic")
+        page.wait_text("type its name once more")
+        page.write(topic[-1])
+        page.run("document.querySelector('dialog input').focus()")
+        press(page, "Delete the topic")
+        page.wait("document.querySelector('h1').textContent === 'Topics'")
+    page.complaints.clear()  # the refusal, which the browser calls an error
+    assert topic not in {each.name for each in admin.list_topics()}
+
+
+def test_a_visitor_logs_in_and_out(visit, secured):
+    with Served(secured.client("admin")) as served:
+        page = visit("", served.host)
+        page.wait("document.activeElement.name === 'user'")
+        page.write("admin")
+        page.run("document.querySelector('[type=password]').focus()")
+        page.write("wrong")
+        press(page, "Log in", "form")
+        page.wait_text("no such user")
+        page.wait("document.activeElement.type === 'password' && document.activeElement.value === ''")
+        page.write(secured.users["admin"])
+        press(page, "Log in", "form")
+        page.wait_text("Under-replicated")
+        assert page.run("document.cookie") == ""
+        click(page, "Log out")
+        page.wait("document.activeElement.name === 'user'")
+        assert "Under-replicated" not in page.text()
+    page.complaints.clear()  # the wrong password, which the browser calls an error
+
+
+def click(page, text):
+    page.run(f"[...document.querySelectorAll('button')].find((each) => each.textContent === {text!r}).click()")
+
+
+def press(page, text, inside="dialog"):
+    """The button of a form."""
+    buttons = f"[...document.querySelectorAll('{inside} button')]"
+    page.wait(f"{buttons}.some((each) => each.textContent === {text!r} && !each.disabled)")
+    page.run(f"{buttons}.find((each) => each.textContent === {text!r}).click()")

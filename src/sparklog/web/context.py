@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import web
 
 from sparklog.clock import Clock
+from sparklog.web.decoding import Decoding
 from sparklog.web.protection import check_token
 from sparklog.web.settings import WebSettings
 from sparklog.web.throttle import LoginThrottle
@@ -24,6 +26,7 @@ class WebContext:
     visitors: Visitors
     throttle: LoginThrottle
     port: int
+    decoding: Decoding
 
     @property
     def cookie(self) -> str:
@@ -41,10 +44,11 @@ class WebContext:
 
 
 CONTEXT: Final = web.AppKey("context", WebContext)
-Answering = Callable[[Visitor, web.Request], Awaitable[Any]]
+Answering = Callable[[Visitor, web.Request], Coroutine[Any, Any, Any]]
+Handling = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
 
 
-def reading(answer: Answering) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def reading(answer: Answering) -> Handling:
     """A handler that answers a visitor in JSON."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -54,14 +58,16 @@ def reading(answer: Answering) -> Callable[[web.Request], Awaitable[web.StreamRe
     return handle
 
 
-def changing(answer: Answering) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def changing(answer: Answering) -> Handling:
     """A handler that changes something for a visitor whose page knows the session's token."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         visitor = await request.app[CONTEXT].visitor(request)
         check_token(request, visitor.token)
-        told = await answer(visitor, request)
-        visitor.fresh.forget()
-        return web.json_response(told)
+        try:
+            # What was begun is not cut short by a browser that goes away.
+            return web.json_response(await asyncio.shield(answer(visitor, request)))
+        finally:
+            visitor.fresh.forget()
 
     return handle

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,26 +13,31 @@ from aiohttp import web
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConfigError
 from sparklog.structs import Endpoint
-from sparklog.web.apis import cluster, session, topics
+from sparklog.web.apis import changes, cluster, disks, groups, jobs, records, rights, session, topics, transactions
 from sparklog.web.context import CONTEXT, WebContext
+from sparklog.web.decoding import Decoder, Decoding
 from sparklog.web.protection import Handler, WithoutWords, add_headers, guarded
 from sparklog.web.settings import WebSettings
 from sparklog.web.throttle import LoginThrottle
 from sparklog.web.visitors import Visitors
 
 STATIC: Final = Path(__file__).with_name("static")
-_READING: Final = (session, cluster, topics)
+_READING: Final = (session, cluster, topics, records, groups, disks, transactions, rights, jobs)
 _BODY: Final = 1 << 20
 """Bytes of a request."""
 _TYPES: Final = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 class WebServer:
-    """``start`` it on the loop that it will use; ``address`` is known from then on."""
+    """``start`` it on the loop that it will use; ``address`` is known from then on.
 
-    def __init__(self, settings: WebSettings, clock: Clock | None = None) -> None:
+    ``decoders`` of records are asked before those that there always are.
+    """
+
+    def __init__(self, settings: WebSettings, clock: Clock | None = None, decoders: Sequence[Decoder] = ()) -> None:
         self._settings = settings
         self._clock: Clock = clock or SystemClock()
+        self._decoding = Decoding(decoders)
         self._visitors = Visitors(settings, self._clock)
         self._runner: web.AppRunner | None = None
         self.address: Endpoint
@@ -67,9 +73,11 @@ class WebServer:
         names = self._settings.names(self.address.port)
         app = web.Application(middlewares=[guarded(lambda: names)], client_max_size=_BODY)
         throttle = LoginThrottle(self._clock)
-        app[CONTEXT] = WebContext(self._settings, self._clock, self._visitors, throttle, self.address.port)
+        app[CONTEXT] = WebContext(
+            self._settings, self._clock, self._visitors, throttle, self.address.port, self._decoding
+        )
         app.on_response_prepare.append(add_headers)
-        for module in _READING:
+        for module in (*_READING, *((changes,) if self._settings.allow_changes else ())):
             app.router.add_routes(module.ROUTES)
         app.router.add_get("/", _page("index.html"))
         for path in sorted(STATIC.iterdir()):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
 
-from sparklog.client.cluster.offsets import EARLIEST, LATEST, plain_offsets
 from sparklog.cluster.info import PartitionInfo, TopicInfo
-from sparklog.errors import SparklogError
 from sparklog.structs import TopicPartition, uuid_to_text
 from sparklog.web.apis.cluster import has_too_few, metadata
 from sparklog.web.apis.settings import entries
 from sparklog.web.asked import Page, flag, text
 from sparklog.web.context import reading
+from sparklog.web.extents import Extents, extents
 from sparklog.web.visitors import Visitor
 
-_PATIENCE_S = 0.5
 _ORDERS = {
     "name": lambda topic: topic.name,
     "partitions": lambda topic: (len(topic.partitions), topic.name),
@@ -45,10 +42,8 @@ async def partitions(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     shown = [each for each in found.partitions if not flag(request.query, "problems") or _is_unwell(each)]
     orders = {"partition": lambda each: each.partition, "leader": lambda each: (each.leader, each.partition)}
     cut = Page.of(request).cut(shown, lambda each: str(each.partition), orders)
-    first, end, failures = await extents(visitor, [TopicPartition(found.name, each.partition) for each in cut.rows])
-    return cut.told(
-        [_partition(each, TopicPartition(found.name, each.partition), first, end, failures) for each in cut.rows]
-    )
+    there = await extents(visitor, [TopicPartition(found.name, each.partition) for each in cut.rows])
+    return cut.told([_partition(each, TopicPartition(found.name, each.partition), there) for each in cut.rows])
 
 
 async def settings(visitor: Visitor, request: web.Request) -> list[dict[str, Any]]:
@@ -60,23 +55,6 @@ async def settings(visitor: Visitor, request: web.Request) -> list[dict[str, Any
 async def described(visitor: Visitor, name: str) -> TopicInfo:
     """A topic. Raises ApiError for one that there is not, or that the visitor may not see."""
     return (await visitor.fresh.get(("topic", name), lambda: visitor.admin.describe_topics([name])))[name]
-
-
-Offsets = dict[TopicPartition, int]
-
-
-async def extents(
-    visitor: Visitor, wanted: Sequence[TopicPartition]
-) -> tuple[Offsets, Offsets, dict[TopicPartition, SparklogError]]:
-    """First offset and end of each partition that can be asked now, and why the others cannot."""
-    if not wanted:
-        return {}, {}, {}
-    reachable = visitor.admin.reachable_offsets
-    first, failures = await reachable(dict.fromkeys(wanted, EARLIEST), patience=_PATIENCE_S)
-    if not first:
-        return {}, {}, failures
-    end, later = await reachable(dict.fromkeys(first, LATEST), patience=_PATIENCE_S)
-    return plain_offsets(first), plain_offsets(end), {**failures, **later}
 
 
 def _is_unwell(partition: PartitionInfo) -> bool:
@@ -94,13 +72,7 @@ def _told(found: TopicInfo) -> dict[str, Any]:
     }
 
 
-def _partition(
-    each: PartitionInfo,
-    tp: TopicPartition,
-    first: Offsets,
-    end: Offsets,
-    failures: dict[TopicPartition, SparklogError],
-) -> dict[str, Any]:
+def _partition(each: PartitionInfo, tp: TopicPartition, there: Extents) -> dict[str, Any]:
     return {
         "partition": each.partition,
         "leader": each.leader if each.leader >= 0 else None,
@@ -108,9 +80,9 @@ def _partition(
         "replicas": each.replicas,
         "isr": each.isr,
         "offline": each.offline,
-        "first": first.get(tp),
-        "end": end.get(tp),
-        "error": str(failures[tp]) if tp in failures else None,
+        "first": there.first.get(tp),
+        "end": there.end.get(tp),
+        "error": str(there.failures[tp]) if tp in there.failures else None,
     }
 
 

@@ -51,3 +51,8 @@ export function address(page, parameters) {
   const query = new URLSearchParams(told.map(([name, value]) => [name, String(value)])).toString();
   return `#/${page}${query ? `?${query}` : ""}`;
 }
+
+// What the visitor is in, by keyboard, is not drawn anew under the hands.
+export function renew(container, ...children) {
+  if (!container.contains(document.activeElement)) container.replaceChildren(...children);
+}

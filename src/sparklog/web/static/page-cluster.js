@@ -1,7 +1,7 @@
 // The cluster and its brokers.
 
 import { get } from "/static/api.js";
-import { count, facts, h, link } from "/static/dom.js";
+import { count, facts, h, link, renew } from "/static/dom.js";
 import { settings } from "/static/settings.js";
 import { plain } from "/static/table.js";
 
@@ -23,7 +23,7 @@ export const cluster = {
   async show(content) {
     async function refresh() {
       const told = await get("cluster");
-      content.replaceChildren(
+      renew(content,
         facts([
           ["Cluster", told.cluster_id],
           ["Brokers", count(told.brokers.length)],
@@ -36,14 +36,9 @@ export const cluster = {
         plain("Brokers", COLUMNS, told.brokers));
     }
     await refresh();
-    return { refresh: guarded(content, refresh) };
+    return { refresh };
   },
 };
-
-// What the visitor is in, by keyboard, is not drawn anew under the hands.
-function guarded(content, refresh) {
-  return async () => { if (!content.contains(document.activeElement)) await refresh(); };
-}
 
 export const broker = {
   title: "Broker",

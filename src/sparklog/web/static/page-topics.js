@@ -1,6 +1,7 @@
 // Topics, and one topic with its partitions and settings.
 
-import { get } from "/static/api.js";
+import { get, session } from "/static/api.js";
+import { changeButton } from "/static/change.js";
 import { address, count, facts, h, link } from "/static/dom.js";
 import { settings } from "/static/settings.js";
 import { paged } from "/static/table.js";
@@ -25,7 +26,17 @@ export const topics = {
       caption: "Topics", path: "topics", columns: TOPICS, state: { ...parameters },
       remember: remembering("topics"), searchLabel: "Name contains", filters: [["internal", "The cluster's own too"]],
     });
-    content.replaceChildren(table.element);
+    const make = session.changes_allowed && h("div", { class: "tools" }, changeButton({
+      label: "Create a topic", title: "Create a topic",
+      fields: [
+        { name: "name", label: "Name", required: true },
+        { name: "partitions", label: "Partitions (-1: the brokers' default)", value: "-1", type: "number", min: -1 },
+        { name: "replicas", label: "Replicas (-1: the brokers' default)", value: "-1", type: "number", min: -1 },
+      ],
+      path: "topic/create", told: ({ name, partitions, replicas }) => ({ name, partitions: Number(partitions), replicas: Number(replicas) }),
+      done: () => table.load(),
+    }));
+    content.replaceChildren(...[make, table.element].filter(Boolean));
     await table.load();
     return { refresh: table.load };
   },
@@ -63,9 +74,24 @@ export const topic = {
         ["Without a leader", count(told.without_leader), told.without_leader ? "bad" : "good"],
         ["Id", told.id],
       ]),
+      h("div", { class: "tools" }, link("records", { topic: name }, "Browse its records"), session.changes_allowed && changes(name)),
       h("h2", {}, "Partitions"), table.element,
       h("h2", {}, "Settings"), settings("Settings of the topic", entries));
     await table.load();
     return { refresh: table.load };
   },
 };
+
+const changes = (name) => [
+  changeButton({
+    label: "Change a setting", title: `Change a setting of ${name}`,
+    fields: [{ name: "setting", label: "Setting", required: true }, { name: "value", label: "Value (empty: back to the default)" }],
+    path: "topic/alter", told: ({ setting, value }) => ({ name, settings: { [setting]: value === "" ? null : value } }),
+    done: () => dispatchEvent(new HashChangeEvent("hashchange")),
+  }),
+  changeButton({
+    label: "Delete the topic", danger: true, title: `Delete ${name}`, warning: "All its records are gone then.",
+    fields: [{ name: "again", label: "Type its name to delete it", required: true }],
+    path: "topic/delete", told: ({ again }) => ({ name, again }), done: () => { location.hash = "#/topics"; },
+  }),
+];

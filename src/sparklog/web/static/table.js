@@ -9,7 +9,7 @@ function head(columns, order, sorted) {
   return h("thead", {}, h("tr", {}, columns.map((column) => {
     const mine = order && column.sort && order.sort === column.sort;
     const title = column.sort && sorted
-      ? h("button", { type: "button", "data-focus": `sort ${column.sort}`, onclick: () => sorted(column.sort) }, column.title)
+      ? h("button", { type: "button", onclick: () => sorted(column.sort) }, column.title)
       : column.title;
     return h("th", { scope: "col", class: column.kind, "aria-sort": mine ? (order.descending ? "descending" : "ascending") : null }, title);
   })));
@@ -22,6 +22,20 @@ function line(columns, row) {
   }));
 }
 
+// A function that gives the focus back to the same place: a column's button, or what is in a cell of the same row.
+function focusIn(table) {
+  const active = document.activeElement;
+  const cell = table.contains(active) && active.closest("th, td");
+  if (!cell) return () => {};
+  const column = cell.cellIndex;
+  const row = cell.closest("tbody") ? cell.parentElement.cells[0].textContent : null;
+  return () => {
+    const lines = [...table.querySelectorAll(row === null ? "thead tr" : "tbody tr")];
+    const line = row === null ? lines[0] : lines.find((each) => each.cells[0].textContent === row);
+    line?.cells[column]?.querySelector("a, button")?.focus({ preventScroll: true });
+  };
+}
+
 export function plain(caption, columns, rows) {
   if (!rows.length) return h("p", { class: "quiet" }, `${caption}: none.`);
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
@@ -31,7 +45,7 @@ export function plain(caption, columns, rows) {
 export const LIMIT = 100;
 
 // Its state is in `state` (search, sort, descending, offset), told to `remember` when the visitor changes it.
-export function paged({ caption, path, parameters, columns, state, remember, searchLabel, filters }) {
+export function paged({ caption, path, parameters, columns, state, remember, searchLabel, filters, answered }) {
   const body = h("tbody");
   const table = h("table", { "aria-busy": "true" });
   const trouble = h("div");
@@ -72,18 +86,19 @@ export function paged({ caption, path, parameters, columns, state, remember, sea
   }
 
   function draw(answer) {
+    answered?.(answer);
     total = answer.total;
     const last_row = answer.offset + answer.rows.length;
     place.textContent = total ? `${count(answer.offset + 1)} to ${count(last_row)} of ${count(total)}` : "none";
     back.disabled = first.disabled = answer.offset === 0;
     on.disabled = last.disabled = last_row >= total;
-    const told = JSON.stringify([answer, state]);
+    const told = JSON.stringify([answer.rows, total, state]);
     if (told === shown) return;
     shown = told;
-    const focused = document.activeElement?.dataset?.focus;
-    table.replaceChildren(h("caption", {}, caption), head(columns, state, sorted), body);
+    const focusAgain = focusIn(table);
     body.replaceChildren(...answer.rows.map((row) => line(columns, row)));
-    if (focused) table.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+    table.replaceChildren(h("caption", {}, caption), head(columns, state, sorted), body);
+    focusAgain();
   }
 
   const search = searchLabel && h("label", {}, searchLabel, h("input", {

@@ -1,0 +1,176 @@
+"""Records of a topic: found by offset, time, key or text; and those that come in just now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from aiohttp import web
+
+from sparklog.client.consumer.async_consumer import AsyncConsumer
+from sparklog.client.consumer.record import ConsumerRecord
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.structs import TopicPartition
+from sparklog.web.apis.topics import described
+from sparklog.web.asked import number, text
+from sparklog.web.context import CONTEXT, reading
+from sparklog.web.decoding import AUTO, Decoding, Shown, indented
+from sparklog.web.extents import NEWEST, STARTS, Extents, Start, extents, raise_all_failed
+from sparklog.web.scan import MOST_RECORDS, Scan, matching, reader
+from sparklog.web.visitors import Visitor
+
+_SHORT: Final = 2000
+"""Characters of a key or a value in a table."""
+_WHOLE: Final = 1 << 20
+_EXACT: Final = 2**53
+"""Below it a number of a page's script is exact."""
+_ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+_TAILED: Final = 200
+"""Records of one event."""
+_BEHIND: Final = 2000
+"""So many records behind, a live tail passes over what it cannot show."""
+_EVENT_S: Final = 0.25
+_PING_S: Final = 15.0
+
+
+async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
+    """A search; where it stopped is in ``next``, from which the next request goes on."""
+    query, decoding = request.query, request.app[CONTEXT].decoding
+    with visitor.stream():
+        partitions = await _partitions(visitor, query)
+        there = await extents(visitor, partitions)
+        raise_all_failed(there)
+        limit = number(query, "limit", 50, least=1, most=MOST_RECORDS)
+        start = await _start(visitor, query, there, limit)
+        wanted = matching(text(query, "text", ""), text(query, "where", "anywhere"))
+        scan = Scan(start, there.end, wanted, limit, visitor.clock)
+        async with reader(visitor, _one_of(query, "isolation", _ISOLATIONS)) as consumer:
+            await scan.run(consumer)
+    form = _one_of(query, "form", decoding.names)
+    return {
+        "records": [_told(each, decoding, form, _SHORT) for each in scan.found],
+        "next": {str(tp.partition): at for tp, at in sorted(scan.next.items()) if at < scan.end[tp]},
+        "looked_at": scan.looked_at,
+        "bytes": scan.bytes,
+        "stopped": scan.stopped,
+        "failures": {str(tp.partition): str(each) for tp, each in sorted(there.failures.items())},
+        "forms": decoding.names,
+    }
+
+
+async def record(visitor: Visitor, request: web.Request) -> dict[str, Any]:
+    """One record, its key and value as a whole; JSON is indented."""
+    query, decoding = request.query, request.app[CONTEXT].decoding
+    form = _one_of(query, "form", decoding.names)
+    tp = TopicPartition(text(query, "topic"), number(query, "partition", most=2**31 - 1))
+    offset = number(query, "offset")
+    with visitor.stream():
+        there = await extents(visitor, [tp])
+        raise_all_failed(there)
+        scan = Scan({tp: offset}, {tp: min(offset + 1, there.end[tp])}, matching("", "key"), 1, visitor.clock)
+        async with reader(visitor) as consumer:
+            await scan.run(consumer)
+    if not scan.found:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{tp} has no record at offset {offset} any more, or not yet")
+    told = _told(scan.found[0], decoding, form, _WHOLE)
+    for part in (told["key"], told["value"]):
+        if part is not None and part["form"] == "json" and not part["is_cut"]:
+            part["text"] = indented(part["text"])
+    return told
+
+
+async def tail(request: web.Request) -> web.StreamResponse:
+    """A stream of server-sent events: the records that come in from now on."""
+    context = request.app[CONTEXT]
+    visitor = await context.visitor(request)
+    form = _one_of(request.query, "form", context.decoding.names)
+    partitions = await _partitions(visitor, request.query)
+    with visitor.stream():
+        async with reader(visitor) as consumer:
+            consumer.assign(partitions)
+            consumer.seek_to_end()
+            answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await answer.prepare(request)
+            with suppress(ConnectionError):
+                async for name, told in _events(consumer, context.decoding, form):
+                    await answer.write(f"event: {name}\ndata: {json.dumps(told)}\n\n".encode())
+    return answer
+
+
+async def _events(consumer: AsyncConsumer, decoding: Decoding, form: str) -> AsyncIterator[tuple[str, Any]]:
+    for tp in sorted(consumer.assignment):
+        await consumer.position(tp)
+    yield "begun", len(consumer.assignment)
+    try:
+        while True:
+            found = await consumer.poll(timeout=_PING_S, max_records=_TAILED)
+            yield "records", [_told(each, decoding, form, _SHORT) for each in found]
+            behind = sum(each or 0 for each in consumer.lag().values())
+            if behind > _BEHIND:
+                consumer.seek_to_end()
+                yield "passed_over", behind
+            await asyncio.sleep(_EVENT_S if found else 0)
+    except SparklogError as error:
+        yield "trouble", str(error)
+
+
+async def _partitions(visitor: Visitor, query: Mapping[str, str]) -> list[TopicPartition]:
+    """Those that are asked for: one, or all of the topic."""
+    found = await described(visitor, text(query, "topic"))
+    if query.get("partition", "") == "":
+        return [TopicPartition(found.name, each.partition) for each in found.partitions]
+    wanted = number(query, "partition", most=2**31 - 1)
+    if found.partition(wanted) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {found.name!r} has no partition {wanted}")
+    return [TopicPartition(found.name, wanted)]
+
+
+async def _start(visitor: Visitor, query: Mapping[str, str], there: Extents, limit: int) -> dict[TopicPartition, int]:
+    """Where each partition begins: where the search before stopped, if ``next`` says so."""
+    if query.get("next"):
+        given = json.loads(text(query, "next"))
+        if not isinstance(given, dict):
+            raise ValueError("next is what the answer before gave")
+        start = {tp: number(given, str(tp.partition)) for tp in there.end if str(tp.partition) in given}
+        return {tp: there.end[tp] for tp in there.end} | start
+    kind = _one_of(query, "from", STARTS)
+    newest = max(limit // max(len(there.end), 1), 1) if kind == NEWEST else 0
+    return await Start(kind, number(query, "at", 0)).offsets(visitor, there, newest)
+
+
+def _one_of(query: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    """The first is the default."""
+    found = text(query, name, allowed[0])
+    if found not in allowed:
+        raise ValueError(f"{name} is one of {', '.join(allowed)}")
+    return found
+
+
+def _told(each: ConsumerRecord, decoding: Decoding, form: str, most: int) -> dict[str, Any]:
+    return {
+        "partition": each.partition,
+        "offset": _exact(each.offset),
+        "timestamp": _exact(each.timestamp),
+        "appended": each.timestamp_type == 1,
+        "key": _part(decoding.shown(each.key, form, most, topic=each.topic, is_key=True)),
+        "value": _part(decoding.shown(each.value, form, most, topic=each.topic)),
+        "headers": [[name, _part(decoding.shown(value, AUTO, most, topic=each.topic))] for name, value in each.headers],
+    }
+
+
+def _part(shown: Shown | None) -> dict[str, Any] | None:
+    return None if shown is None else shown._asdict()
+
+
+def _exact(value: int) -> int | str:
+    return value if abs(value) < _EXACT else str(value)
+
+
+ROUTES = [
+    web.get("/api/records", reading(records)),
+    web.get("/api/record", reading(record)),
+    web.get("/api/tail", tail),
+]

@@ -1,0 +1,123 @@
+"""Bytes of records as text for people (invariant 5 of ``docs/adr/0039``).
+
+Nothing is put in the place of what cannot be shown: bytes that are no UTF-8 are shown in hex. JSON is the record's own
+text; the indented form has the same tokens in the same order, since numbers and strings are never parsed and written
+again. A text that is cut says so, and how many bytes the whole has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+AUTO: Final = "auto"
+_LARGEST_JSON: Final = 1 << 20
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
+
+
+class Decoder(Protocol):
+    """Another format. Its ``name`` is what a visitor chooses."""
+
+    name: str
+
+    def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:
+        """The text; None for bytes that it does not know."""
+
+
+class Shown(NamedTuple):
+    """``form`` is the name of the decoder that made ``text``; ``size`` in bytes."""
+
+    form: str
+    text: str
+    size: int
+    is_cut: bool
+
+
+class JsonDecoder:
+    """Objects and arrays in JSON, as they are written."""
+
+    name = "json"
+
+    def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:  # noqa: ARG002
+        if len(data) > _LARGEST_JSON or data.lstrip()[:1] not in (b"{", b"["):
+            return None
+        try:
+            text = data.decode()
+            json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            return None
+        return text
+
+
+class TextDecoder:
+    """UTF-8."""
+
+    name = "utf-8"
+
+    def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:  # noqa: ARG002
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return None
+
+
+class HexDecoder:
+    """Bytes in hex, whatever they are."""
+
+    name = "hex"
+
+    def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:  # noqa: ARG002
+        return data.hex(" ")
+
+
+DECODERS: Final[tuple[Decoder, ...]] = (JsonDecoder(), TextDecoder(), HexDecoder())
+"""Those that there always are, in the order in which they are asked."""
+
+
+class Decoding:
+    """``more`` decoders are asked before the others."""
+
+    def __init__(self, more: Sequence[Decoder] = ()) -> None:
+        self._decoders = {each.name: each for each in (*more, *DECODERS)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a visitor may choose."""
+        return AUTO, *self._decoders
+
+    def shown(self, data: bytes | None, form: str, most: int, *, topic: str, is_key: bool = False) -> Shown | None:
+        """At most ``most`` characters, as ``form`` says; None for null. What that form is not goes on to the next."""
+        if data is None:
+            return None
+        wanted = list(self._decoders.values())
+        if form in self._decoders:
+            wanted.sort(key=lambda each: each.name != form)
+        for decoder in wanted:
+            part = data[: (most + 1) // 3] if decoder.name == HexDecoder.name else data
+            text = decoder.decode(part, is_key=is_key, topic=topic)
+            if text is not None:
+                return Shown(decoder.name, text[:most], len(data), len(text) > most or len(part) < len(data))
+        raise AssertionError("every byte has a form in hex")
+
+
+def indented(text: str) -> str:
+    """JSON with a line for each member, and its tokens as they were."""
+    lines: list[str] = [""]
+    depth, before = 0, ""
+    for token in _TOKEN.findall(text):
+        if token in "]}":
+            depth -= 1
+            if before not in "[{":
+                lines.append("  " * depth)
+        elif before and before in "[{,":
+            lines.append("  " * depth)
+        lines[-1] += f"{token} " if token == ":" else token
+        depth += token in ("[", "{")
+        before = token
+    return "\n".join(lines)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,65 @@
+"""What partitions hold now, and where in them a reader begins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from sparklog.client.cluster.offsets import EARLIEST, LATEST, plain_offsets
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.structs import TopicPartition
+from sparklog.web.visitors import Visitor
+
+_PATIENCE_S = 0.5
+OLDEST: Final = "oldest"
+NEWEST: Final = "newest"
+OFFSET: Final = "offset"
+TIME: Final = "time"
+STARTS: Final = (NEWEST, OLDEST, OFFSET, TIME)
+Offsets = dict[TopicPartition, int]
+
+
+class Extents(NamedTuple):
+    """First offset and end of each partition that answered; the others are among the ``failures``."""
+
+    first: Offsets
+    end: Offsets
+    failures: dict[TopicPartition, SparklogError]
+
+
+async def extents(visitor: Visitor, wanted: Collection[TopicPartition]) -> Extents:
+    """Of the partitions that can be asked now."""
+    if not wanted:
+        return Extents({}, {}, {})
+    first, failures = await visitor.admin.reachable_offsets(dict.fromkeys(wanted, EARLIEST), patience=_PATIENCE_S)
+    if not first:
+        return Extents({}, {}, failures)
+    end, later = await visitor.admin.reachable_offsets(dict.fromkeys(first, LATEST), patience=_PATIENCE_S)
+    answered = {tp: at for tp, at in first.items() if tp in end}
+    return Extents(plain_offsets(answered), plain_offsets(end), {**failures, **later})
+
+
+class Start(NamedTuple):
+    """Where to begin: one of STARTS, with an offset or a time in ms for two of them."""
+
+    kind: str
+    at: int = 0
+
+    async def offsets(self, visitor: Visitor, there: Extents, newest: int = 0) -> Offsets:
+        """For each partition that answered an offset that it has, or its end; ``newest``: so many before the end."""
+        if self.kind == TIME:
+            return await self._at_time(visitor, there)
+        wanted = {OLDEST: there.first, NEWEST: {tp: end - newest for tp, end in there.end.items()}}
+        chosen = wanted.get(self.kind, dict.fromkeys(there.end, self.at))
+        return {tp: min(max(chosen[tp], there.first[tp]), end) for tp, end in there.end.items()}
+
+    async def _at_time(self, visitor: Visitor, there: Extents) -> Offsets:
+        found = await visitor.admin.list_offsets(dict.fromkeys(there.end, self.at)) if there.end else {}
+        return {tp: there.end[tp] if at is None else at.offset for tp, at in found.items()}
+
+
+def raise_all_failed(there: Extents) -> None:
+    """Raises the first failure where no partition answered."""
+    if there.failures and not there.end:
+        failure = next(iter(there.failures.values()))
+        raise failure if isinstance(failure, ApiError) else ApiError(ErrorCode.LEADER_NOT_AVAILABLE, str(failure))

@@ -1,0 +1,88 @@
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.web.decoding import AUTO, Decoding, indented
+
+DECODING = Decoding()
+
+
+def shown(data, form=AUTO, most=1000):
+    return DECODING.shown(data, form, most, topic="t")
+
+
+@pytest.mark.parametrize(
+    ("data", "form", "text"),
+    [
+        (b"", "utf-8", ""),
+        (b'{"a": 1e400, "b": 12345678901234567890}', "json", '{"a": 1e400, "b": 12345678901234567890}'),
+        (b"[" * 100_000, "utf-8", "[" * 1000),
+        (b'{"a": NaN}', "utf-8", '{"a": NaN}'),
+        (b"42", "utf-8", "42"),
+        ("Grüße".encode(), "utf-8", "Grüße"),
+        (b"\xff\x00", "hex", "ff 00"),
+        (b"\xed\xa0\x80", "hex", "ed a0 80"),
+        (b"<b>&amp;", "utf-8", "<b>&amp;"),
+    ],
+)
+def test_bytes_are_shown_as_what_they_are(data, form, text):
+    found = shown(data)
+    assert (found.form, found.text, found.size) == (form, text, len(data))
+
+
+def test_null_is_no_text():
+    assert shown(None) is None
+
+
+def test_a_visitor_chooses_but_gets_no_replacement_characters():
+    assert shown(b'{"a":1}', "hex").text == "7b 22 61 22 3a 31 7d"
+    assert shown(b"\xff", "utf-8").form == "hex"
+    assert shown(b"\xff", "json").form == "hex"
+
+
+def test_what_is_cut_says_so():
+    assert not shown(b"x" * 1000).is_cut
+    found = shown(b"x" * 1001)
+    assert (found.is_cut, len(found.text), found.size) == (True, 1000, 1001)
+    found = shown(b"\xff" * 334)
+    assert (found.is_cut, found.text, found.size) == (True, " ".join(["ff"] * 333), 334)
+    assert not shown(b"\xff" * 333).is_cut
+
+
+def test_another_decoder_is_asked_first():
+    class Backwards:
+        name = "backwards"
+
+        def decode(self, data, *, is_key, topic):
+            return data.decode()[::-1] if is_key and topic == "t" else None
+
+    decoding = Decoding([Backwards()])
+    assert decoding.names == (AUTO, "backwards", "json", "utf-8", "hex")
+    assert decoding.shown(b"abc", AUTO, 10, topic="t", is_key=True).text == "cba"
+    assert decoding.shown(b"abc", AUTO, 10, topic="t").form == "utf-8"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=40)
+@given(VALUES.filter(lambda each: isinstance(each, list | dict)), st.booleans())
+def test_indenting_changes_no_token(value, is_ascii):
+    text = json.dumps(value, ensure_ascii=is_ascii)
+    told = indented(text)
+    assert json.loads(told) == value
+    tokens = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"]', re.DOTALL)
+    assert tokens.findall(told) == tokens.findall(text)
+
+
+def test_numbers_keep_their_digits():
+    assert indented('{"a":[1.0,1e5,-0],"b":{},"c":[]}') == (
+        '{\n  "a": [\n    1.0,\n    1e5,\n    -0\n  ],\n  "b": {},\n  "c": []\n}'
+    )
