@@ -13,6 +13,9 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_JSON = f"{__name__}.json"
+"""Where click's context keeps that ``--json`` was said."""
+
 
 def output_option(command: F) -> F:
     """Add ``--output``; the command gets ``as_json``."""
@@ -20,6 +23,23 @@ def output_option(command: F) -> F:
         "-o", "--output", "as_json", type=click.Choice(["table", "json"]), default="table", show_default=True,
         callback=lambda _ctx, _param, choice: choice == "json", help="As a table, or as one JSON document.",
     )(command)  # fmt: skip
+
+
+def json_lines_option(command: F) -> F:
+    """As ``output_option``, for what prints lines as it finds them: ``--json`` says the same as ``--output json``."""
+    command = click.option(
+        "-o", "--output", "as_json", type=click.Choice(["text", "json"]), default="text", show_default=True,
+        callback=lambda ctx, _param, choice: choice == "json" or _JSON in ctx.meta,
+        help="As text, or as a JSON object a line.",
+    )(command)  # fmt: skip
+    return click.option(
+        "--json", is_flag=True, is_eager=True, expose_value=False, callback=_note_json, help="As --output json."
+    )(command)
+
+
+def _note_json(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta[_JSON] = True
 
 
 class Advance(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,6 +64,16 @@ def join_lines(columns: list[pa.Array], separator: bytes, null: bytes = b"") -> 
         return memoryview(b"")
     texts = [column.fill_null(null) for column in columns]
     joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, separator)
-    ended = pc.binary_join_element_wise(joined, pa.scalar(b"", pa.binary()), b"\n")
-    offsets = memoryview(ended.buffers()[1]).cast("i")
-    return memoryview(ended.buffers()[2])[offsets[ended.offset] : offsets[ended.offset + len(ended)]]
+    return joined_rows([joined, b"\n"], len(joined))
+
+
+def joined_rows(parts: Sequence[pa.Array | bytes], count: int) -> memoryview:
+    """``count`` rows one behind the other, each of these parts: a column (binary, without nulls), or what all share."""
+    if not count:
+        return memoryview(b"")
+    scalars = [pa.scalar(each, pa.binary()) if isinstance(each, bytes) else each for each in parts]
+    if not any(isinstance(each, pa.Array) for each in scalars):
+        return memoryview(b"".join(each.as_py() for each in scalars) * count)
+    rows = pc.binary_join_element_wise(*scalars, b"")
+    offsets = memoryview(rows.buffers()[1]).cast("i")
+    return memoryview(rows.buffers()[2])[offsets[rows.offset] : offsets[rows.offset + len(rows)]]

@@ -7,13 +7,15 @@ import subprocess
 from datetime import UTC, datetime
 
 import pytest
+from fix_programs import lack_of
 
-from sparklog.client import Producer
+from sparklog.client import NewTopic, Producer
 from sparklog.registry import AvroSerializer, SchemaRegistry
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.registry import schema_registry
 
+LACK = lack_of("kcat")
 pytestmark = pytest.mark.integration
 
 
@@ -265,3 +267,43 @@ def test_a_registry_that_refuses_ends_the_command(here, topic, trips):
     result = here("consume", topic, "--registry", trips[0])
     assert (result.status, result.out) == (1, "")
     assert "401: Unauthorized; set basic.auth.user.info" in result.err
+
+
+@pytest.fixture
+def varied(topic, bootstrap, admin):
+    """Keys, values and headers, null, empty and not, that begin at offset 0 of partition 0."""
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"one", b"k", headers=[("a", b"1"), ("b", None)], timestamp=1_700_000_000_000)
+        producer.send(topic, None, b"", headers=[("c", b"")], timestamp=1_700_000_000_001)
+        producer.send(topic, b"%s\\n", None, timestamp=1_700_000_000_002)
+    return topic
+
+
+ALL_TOKENS = r"%t %p %o %T %K:%k %S:%s [%h]%%\t\x41\n"
+
+
+def test_a_format_prints_what_it_says(here, varied):
+    done = here("consume", varied, "--format", ALL_TOKENS)
+    assert (done.status, done.err) == (0, "")
+    assert done.out == (
+        f"{varied} 0 0 1700000000000 1:k 3:one [a=1,b=NULL]%\tA\n"
+        f"{varied} 0 1 1700000000001 0: -1: [c=]%\tA\n"
+        f"{varied} 0 2 1700000000002 -1: 4:%s\\n []%\tA\n"
+    )
+    assert here("consume", varied, "-f", "x", "--max", "2").out == "xx"
+
+
+@pytest.mark.skipif(LACK != "", reason=LACK)
+@pytest.mark.parametrize("form", [r"%t %p %o %T %K:%k %S:%s [%h]\t\x41\n", "%R|", "%s"])
+def test_kcat_prints_the_same(here, bootstrap, varied, form):
+    kcat = ["kcat", "-C", "-q", "-e", "-b", bootstrap, "-t", varied, "-o", "beginning", "-f", form]
+    theirs = subprocess.run(kcat, capture_output=True, check=True, timeout=120)
+    assert here("consume", varied, "-f", form).out == theirs.stdout.decode(errors="replace")
+
+
+def test_a_format_stands_alone(here, topic):
+    for more in ("--keys", "--json", "--output=json"):
+        done = here("consume", topic, "-f", "%s", more)
+        assert (done.status, "leave out" in done.err) == (2, True)
+    assert here("consume", topic, "-f", "%z").status == 2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option
-from sparklog.cli.display import counted, in_words, output_option, progress, show_json, show_table
+from sparklog.cli.display import counted, in_words, json_lines_option, output_option, progress, show_json, show_table
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ErrorCode, SparklogError
 
@@ -53,7 +53,7 @@ def log() -> None:
 @click.option("--from-offset", type=click.IntRange(0), help="Only batches with this offset or later ones.")
 @click.option("--to-offset", type=click.IntRange(0), help="Only batches with this offset or earlier ones.")
 @click.option("-n", "--max-batches", type=click.IntRange(0), help="Show at most so many batches of each .log file.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@json_lines_option
 def dump(
     files: tuple[Path, ...],
     records: bool,
@@ -178,7 +178,7 @@ def _hexdump(data: bytes, position: int) -> list[str]:
 @click.option(
     "--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Check so many segments at a time."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a finding, then one with the sums.")
+@json_lines_option
 def verify(directories: tuple[Path, ...], records: bool, threads: int, as_json: bool) -> int:
     """Check log directories, or single partitions' directories: every file, every batch, every CRC, every index.
 

@@ -150,8 +150,9 @@ def abort(
     "--silent-for", type=click.IntRange(0), default=_SILENT_S, show_default=True, metavar="SECONDS",
     help="Only of producers that wrote nothing for so long; at least the brokers' transaction.max.timeout.ms.",
 )  # fmt: skip
+@output_option
 @bootstrap_option
-def find_hanging(topics: tuple[str, ...], silent_for: int, bootstrap: str) -> None:
+def find_hanging(topics: tuple[str, ...], silent_for: int, as_json: bool, bootstrap: str) -> None:
     """Find transactions, in these topics or in all, that are open in a partition and that no coordinator will end.
 
     There should be none; older brokers could leave such. Each is ended with "sparklog txn
@@ -174,7 +175,10 @@ def find_hanging(topics: tuple[str, ...], silent_for: int, bootstrap: str) -> No
         for tp, producers in found.items()
         for each in producers
     ]
-    show_table(columns, rows, right=columns[1:])
+    if as_json:
+        show_json([dict(zip([each.replace(" ", "_") for each in columns], row, strict=True)) for row in rows])
+    else:
+        show_table(columns, rows, right=columns[1:])
 
 
 def _end(transactional_id: str, to_commit: bool, yes: bool, bootstrap: str) -> None:

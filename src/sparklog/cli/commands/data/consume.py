@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from sparklog.cli.connection import administering, bootstrap_option, connected
-from sparklog.cli.display import progress
+from sparklog.cli.display import json_lines_option, progress
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.interruption import Interruption, interruptible
 from sparklog.cli.names import TOPIC
 from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
 from sparklog.cli.registry_values import RegistryValues, registry_options
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
+from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparklog.cli.formats import Format
     from sparklog.client.admin.admin import Admin
     from sparklog.client.cluster.metadata import ClusterMetadata
     from sparklog.client.consumer.batch_consumer import BatchConsumer, Batches
@@ -52,12 +53,24 @@ class _Layout(NamedTuple):
     as_json: bool
     keys: bool
     separator: bytes
+    form: Format | None
 
     @property
     def columns(self) -> tuple[str, ...]:
+        if self.form is not None:
+            return self.form.columns
         if self.as_json:
             return ("key", "value", "headers", "offset", "timestamp")
         return ("key", "value") if self.keys else ("value",)
+
+
+def _parse_format(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Format | None:
+    from sparklog.cli.formats import Format
+
+    try:
+        return None if text is None else Format(text)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command()
@@ -70,7 +83,7 @@ class _Layout(NamedTuple):
     "--to", "end", metavar=METAVAR, callback=parse_position,
     help="Where to end: before this offset or time; default: the end as it is now.",
 )  # fmt: skip
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-F", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @click.option(
     "-p",
     "--partition",
@@ -84,8 +97,10 @@ class _Layout(NamedTuple):
 @click.option("-k", "--keys", is_flag=True, help="Print each record's key before its value; null is \\N.")
 @click.option("--key-separator", default="\t", help="What is printed between key and value; default: a tab.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON object a record, with offset, timestamp and headers."
-)
+    "-f", "--format", "form", metavar="FORMAT", callback=_parse_format,
+    help="kcat's, such as '%t %p %o %k %s\\n'; see above.",
+)  # fmt: skip
+@json_lines_option
 @bootstrap_option
 def consume(
     topic: str,
@@ -107,18 +122,26 @@ def consume(
 
     A time is as in 2013-07-04, 2013-07-04T12:00 or 2013-07-04T12:00:00-04:00; without a zone it is UTC.
 
+    A FORMAT is printed for each record, with no end of a line but what it says. In it %s is the value and %S its length
+    (-1 for null), %R that length as four bytes, %k and %K the same of the key, %t topic, %p partition, %o offset, %T
+    timestamp in ms, %h headers, %% a percent sign; \\n, \\r, \\t, \\\\ and \\xNN are what they are in C. With --output
+    json it is an object a record: topic, partition, offset, timestamp, key, value and headers.
+
     \b
     Examples:
       sparklog consume greetings
       sparklog consume clicks --from latest --follow --keys
       sparklog consume clicks --from 2013-07-04T00:00 --to 2013-07-05T00:00 --json
       sparklog consume clicks --partition 3 --from 1000 --max 10
+      sparklog consume clicks -f '%t-%p@%o %k: %s (%S bytes)\\n'
     """
     if follow and end is not None:
         raise click.UsageError("--follow has no end: leave out --to, or --follow")
     check_order(start, end)
     separator = os.fsencode(shape["key_separator"].replace("\\t", "\t"))
-    layout = _Layout(shape["as_json"], shape["keys"], separator)
+    layout = _Layout(shape["as_json"], shape["keys"], separator, shape["form"])
+    if layout.form is not None and (layout.as_json or layout.keys):
+        raise click.UsageError("--format says all: leave out --keys and --output json")
     values = RegistryValues(shape["registry"], shape["registry_config"])
     with connected(bootstrap, request_timeout_ms=_ANSWER_MS) as cluster:
         reading = _Reading(cluster, topic, partitions, layout, values)
@@ -296,7 +319,7 @@ def _print(
         if left is not None:
             columns = {name: column[:left] for name, column in columns.items()}
         count = len(columns["value"])
-        _write(_json_lines(tp, columns) if layout.as_json else _plain_lines(columns, layout))
+        _write(_lines(tp, columns, layout))
         if advance is not None:
             advance(count)
         if left is not None:
@@ -311,6 +334,12 @@ def _write(text: bytes | memoryview) -> None:
     while rest:
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
+
+
+def _lines(tp: TopicPartition, columns: Columns, layout: _Layout) -> bytes | memoryview:
+    if layout.form is not None:
+        return layout.form.lines(tp, columns)
+    return _json_lines(tp, columns) if layout.as_json else _plain_lines(columns, layout)
 
 
 def _plain_lines(columns: Columns, layout: _Layout) -> memoryview:

@@ -110,7 +110,8 @@ def list_backups(dest: str, as_json: bool) -> None:
 @click.argument("dest")
 @click.option("--at", "number", type=click.IntRange(0), metavar="BACKUP", help="Only this one.  [default: the last]")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-def verify(dest: str, number: int | None, everything: bool) -> None:
+@output_option
+def verify(dest: str, number: int | None, everything: bool, as_json: bool) -> None:
     """Read the last backup in DEST again: SHA-256 of each file, CRC of each batch, the order of offsets.
 
     Exit code 1 if anything is damaged or missing: each such file is named.
@@ -130,11 +131,15 @@ def verify(dest: str, number: int | None, everything: bool) -> None:
     for at, each in chosen.items():
         with progress(f"backup {at}", each.nbytes, "bytes") as advance:
             problems += verify_backup(place, each, listener=partial(advance_bytes, advance))
-    for problem in dict.fromkeys(problems):
+    told = list(dict.fromkeys(problems))
+    if as_json:
+        show_json({"backups": list(chosen), "problems": told})
+    for problem in () if as_json else told:
         click.echo(problem)
-    if problems:
-        raise SparklogError(f"{counted(len(set(problems)), 'file')} damaged or missing in {dest}")
-    click.echo(f"{counted(len(chosen), 'backup')} whole: {', '.join(map(str, chosen))}")
+    if told:
+        raise SparklogError(f"{counted(len(told), 'file')} damaged or missing in {dest}")
+    if not as_json:
+        click.echo(f"{counted(len(chosen), 'backup')} whole: {', '.join(map(str, chosen))}")
 
 
 def _found(dest: str) -> dict[int, Backup]:

@@ -1,0 +1,76 @@
+"""All commands have the same flags: a walk over them."""
+
+import click
+import pytest
+
+from sparklog.cli.main import cli
+
+
+def commands(command=cli, path=()):
+    if not isinstance(command, click.Group):
+        return [(" ".join(path), {each.opts[-1]: each for each in command.params if isinstance(each, click.Option)})]
+    context = click.Context(command)
+    return [
+        found
+        for name in command.list_commands(context)
+        for found in commands(command.get_command(context, name), (*path, name))
+    ]
+
+
+COMMANDS = dict(commands())
+ASK_NOBODY = {
+    *("up", "demo", "broker", "zookeeper"),  # they are what is asked
+    *("load", "offload"),  # the options of the jobs, which are their own parsers'
+    *("log dump", "log verify", "cert ca", "cert issue", "cert renew", "cert show", "completion"),  # read files
+    *("backup list", "backup verify"),
+}
+CHANGE = {
+    *("produce", "topic alter", "topic create", "topic delete", "config alter", "cluster drain", "cluster reassign"),
+    *("group delete", "group reset-offsets", "txn abort", "txn commit", "writes declare", "writes finish", "log move"),
+    *("user add", "user delete", "user set-password", "token expire", "token renew", "acl add", "acl remove"),
+    *("quota remove", "quota set"),
+}
+"""They do what they are told, and say so in a line; the exit code tells a script."""
+RUN_OR_MAKE = {
+    "up",
+    "web",
+    "demo",
+    "broker",
+    "zookeeper",
+    "load",
+    "offload",
+    "cert ca",
+    "cert issue",
+    "cert renew",
+    "completion",
+}
+
+
+def test_who_asks_a_cluster_is_told_which_and_how():
+    without = {path for path, options in COMMANDS.items() if "--bootstrap" not in options}
+    assert without == {*ASK_NOBODY, "takeover check"}  # which has two clusters
+    assert {path for path, options in COMMANDS.items() if "--command-config" not in options} == ASK_NOBODY
+
+
+def test_what_shows_something_shows_it_as_json_too():
+    assert {path for path, options in COMMANDS.items() if "--output" not in options} == CHANGE | RUN_OR_MAKE
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("--bootstrap", "-b"), ("--output", "-o"), ("--topic", "-t"), ("--partition", "-p"), ("--yes", "-y")],
+)
+def test_a_flag_has_the_same_letter_everywhere(name, short):
+    """Or none, where another needs it more."""
+    letters = {tuple(options[name].opts) for options in COMMANDS.values() if name in options}
+    assert letters <= {(short, name), (name,)}
+    if name in ("--bootstrap", "--output", "--yes"):
+        assert letters == {(short, name)}
+
+
+def test_shared_flags_say_the_same_everywhere():
+    for name in ("--bootstrap", "--command-config"):
+        assert len({options[name].help for options in COMMANDS.values() if name in options}) == 1
+    for path, options in COMMANDS.items():
+        if "--output" in options:
+            assert "json" in options["--output"].type.choices, path
