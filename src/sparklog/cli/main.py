@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from sparklog import __version__, not_compiled
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.errors import SparklogError
 
 _log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ BROKEN_PIPE = 141
 """What a shell reports of a program that SIGINT or SIGPIPE ended."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(GuessingGroup):
     """Knows the summaries of its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002

@@ -10,6 +10,7 @@ from sparklog.cli.commands.cluster.reassign import drain, reassign
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import name_partitions
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ApiError, ErrorCode
 
@@ -35,7 +36,7 @@ _WORDS = {
 }
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def cluster() -> None:
     """See how brokers and partitions do, choose which replicas lead, and on which brokers they are.
 

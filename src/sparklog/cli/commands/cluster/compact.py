@@ -9,6 +9,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import counted, output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ErrorCode, SparklogError
@@ -38,7 +39,7 @@ _BROKER_COLUMNS = (
 )  # fmt: skip
 
 
-class _Commands(click.Group):
+class _Commands(GuessingGroup):
     """Tells who names a topic where a command stands what to type."""
 
     def resolve_command(

@@ -8,6 +8,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import DEFAULT, described_changes, origin, parse_changes, told
 
@@ -58,7 +59,7 @@ def _whose(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def config() -> None:
     """See and change settings while the cluster runs: of a topic, of a broker, of all brokers, of loggers.
 

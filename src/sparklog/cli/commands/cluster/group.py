@@ -16,6 +16,7 @@ from sparklog.cli.connection import (
 )
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_group
 from sparklog.cli.names import GROUP, TOPIC
 from sparklog.cli.positions import METAVAR, Position, parse_position, resolve_position
@@ -31,7 +32,7 @@ _DEAD = "Dead"
 """The state of a group that no coordinator knows."""
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def group() -> None:
     """List and describe consumer groups, set where they read on, and delete them.
 

@@ -13,6 +13,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import counted, in_words, json_lines_option, output_option, progress, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ErrorCode, SparklogError
 
@@ -31,7 +32,7 @@ _LOOK_AGAIN_S = 0.5
 _PATHS = click.Path(path_type=Path)
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def log() -> None:
     """Look into the files of a log directory, ours or a Kafka's. Nothing is changed; a broker may be at work there.
 

@@ -11,6 +11,7 @@ from sparklog.cli.commands.cluster.cluster import min_isr_of
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import ON_TOPIC, described_changes, parse_changes, parse_settings, told
@@ -35,7 +36,7 @@ _PLACES = ("leader", "replicas", "in sync", "offline")
 """Where a partition is: the columns that ``_places`` fills."""
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def topic() -> None:
     """Create, list, describe, alter and delete topics.
 

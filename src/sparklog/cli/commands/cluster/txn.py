@@ -8,6 +8,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _SILENT_S = 900
 """The longest that a broker lets a transaction be open, unless it is set otherwise."""
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def txn() -> None:
     """See which transactions are open, and end those that are abandoned.
 

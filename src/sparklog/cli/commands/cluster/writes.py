@@ -8,13 +8,14 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option, connected
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 
 if TYPE_CHECKING:
     from sparklog.spark.write.open_writes import OpenWrite
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def writes() -> None:
     """See what Spark jobs have written and not yet made visible, and finish it for those that died.
 

@@ -10,6 +10,7 @@ import click
 
 from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.errors import SparklogError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("backup", "made", "topics", "partitions", "records", "bytes", "groups", "consistent")
 
 
-class _Commands(click.Group):
+class _Commands(GuessingGroup):
     """Takes the name of a topic where a command stands for "run"."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -9,11 +9,12 @@ import click
 
 from sparklog.cli.connection import client_settings, command_config_option
 from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 
 _SESSION_TIMEOUT_S = 10.0
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def takeover() -> None:
     """Take over a running cluster of Kafka 3.9 in ZooKeeper mode, broker by broker: docs/takeover.md."""
 

@@ -11,6 +11,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper, zookeeper_options
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 
 if TYPE_CHECKING:
     from sparklog.security.acl.binding import AclBinding, AclFilter
@@ -62,7 +63,7 @@ def _who(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def acl() -> None:
     """See and change who may do what: the access control lists of brokers with an authorizer.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.display import output_option, show_json
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _AUTHORITY = "ca"
 _directory = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def cert() -> None:
     """Make certificates for TLS, and see what is in one: docs/security.md.
 

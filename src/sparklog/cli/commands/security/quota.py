@@ -8,6 +8,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity, Name
 from sparklog.quota.keys import Key, keys_of
 from sparklog.quota.requests import parts_of
@@ -56,7 +57,7 @@ def _named(options: dict[str, str | bool | None]) -> _Whose:
     return _Whose(*found)
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def quota() -> None:
     """See, set and remove how much users, client ids and addresses may have of each broker.
 

@@ -11,6 +11,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option, client_settings
 from sparklog.cli.display import confirm, output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin, DelegationToken
@@ -23,7 +24,7 @@ def _period(help_: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option("--period-ms", type=click.IntRange(0), metavar="MS", help=help_)
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def token() -> None:
     """Delegation tokens: what a program is given in place of its owner's password. See docs/security.md.
 

@@ -13,6 +13,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper, zookeeper_options
 from sparklog.cli.display import confirm, output_option, show_json, show_table
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _password_options(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def user() -> None:
     """See and change the users that authenticate by SCRAM: docs/security.md.
 

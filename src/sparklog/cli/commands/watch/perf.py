@@ -12,6 +12,7 @@ import click
 from sparklog.cli.connection import administering, bootstrap_option, client_settings, connected
 from sparklog.cli.display import output_option, rate, show_json
 from sparklog.cli.extents import find_extents
+from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import parse_settings
 
@@ -27,7 +28,7 @@ _EVERY_S = 5.0
 _ONE_AT_A_TIME = "0"
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def perf() -> None:
     """Measure how fast the cluster takes records, gives them, and passes them on.
 

@@ -1,0 +1,83 @@
+"""What people guess who know other tools leads to a command that there is."""
+
+import click
+import pytest
+
+from sparklog.cli.guesses import GUESSES, GuessingGroup, guessed
+from sparklog.cli.main import cli
+
+
+def groups(command=cli, path=""):
+    """Each group, by what is typed for it."""
+    if not isinstance(command, click.Group):
+        return {}
+    context = click.Context(command)
+    found = {path: command}
+    for name in command.list_commands(context):
+        found |= groups(command.get_command(context, name), f"{path} {name}".strip())
+    return found
+
+
+GROUPS = groups()
+
+
+def is_command(words):
+    path, _, name = words.rpartition(" ")
+    return path in GROUPS and GROUPS[path].get_command(click.Context(GROUPS[path]), name) is not None
+
+
+def test_every_group_guesses():
+    assert {path for path, each in GROUPS.items() if not isinstance(each, GuessingGroup)} == set()
+
+
+def test_every_guess_is_no_command_and_means_one():
+    assert [typed for typed in GUESSES if is_command(typed)] == []
+    assert [meant for meant in GUESSES.values() if not is_command(meant)] == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("topics", "topic"),
+        ("kafka-topics.sh", "topic"),
+        ("kafka-console-consumer", "consume"),
+        ("Consume", "consume"),
+        ("topc", "topic"),
+        ("topic ls", "topic list"),
+        ("topic rm", "topic delete"),
+        ("topic new", "topic create"),
+        ("topic update", "topic alter"),
+        ("topic desribe", "topic describe"),
+        ("topic produce", "produce"),
+        ("group seek", "group reset-offsets"),
+        ("acl create", "acl add"),
+        ("acl delete", "acl remove"),
+        ("user create", "user add"),
+        ("config set", "config alter"),
+        ("config get", "config describe"),
+        ("quota alter", "quota set"),
+        ("cluster health", "doctor"),
+        ("token create-all", "token create"),
+        ("xyzzy", None),
+        ("topic xyzzy", None),
+    ],
+)
+def test_what_is_meant(typed, meant):
+    path, _, name = typed.rpartition(" ")
+    group = GROUPS[path]
+    assert guessed(path, name, group.list_commands(click.Context(group))) == meant
+
+
+def test_misuse_says_what_was_meant(run):
+    result = run("topics", "list")
+    assert result.status == 2
+    assert result.err.endswith("Error: No such command 'topics'. Did you mean \"sparklog topic\"?\n")
+    assert run("xyzzy").err.endswith("Error: No such command 'xyzzy'.\n")
+    assert "'topic ls'" not in run("topic", "ls").err
+    assert 'Did you mean "sparklog topic list"?' in run("topic", "ls").err
+
+
+def test_kafkas_option_for_the_brokers_is_known(run):
+    assert (
+        "--bootstrap" in run("topic", "list", "--bootstrap-server", "a:1").err.splitlines()[-1].partition("server")[2]
+    )
