@@ -22,6 +22,8 @@ _HERE_DOCUMENT = re.compile(r"<<'?(\w+)'?\n.*?\n\1$", re.MULTILINE | re.DOTALL)
 _SEPARATORS = set("|&;()<>")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*|…|.*\$.*")
+_EAGER = ("--help", "--version")
+"""Options that end a program when they are read."""
 _KEYWORDS = ("for", "do", "done", "export", "then", "fi", "if", "while")
 _PYTHON = re.compile(r"(.*/)?python3?")
 _JOB = re.compile(r"jobs/(\w+)\.py")
@@ -67,9 +69,7 @@ def complaint(words: Sequence[str], *, in_text: bool = False) -> str | None:
         return None
     program, arguments = words[0].removeprefix(".venv/bin/"), words[1:]
     if program == "sparklog":
-        if arguments == ["--version"]:
-            return None
-        return _complaint_of_click(cli, "sparklog", [each for each in arguments if each != "--help"], in_text)
+        return _complaint_of_click(cli, "sparklog", [each for each in arguments if each not in _EAGER], in_text)
     if program == "make":
         targets = [each for each in arguments if not _ASSIGNMENT.fullmatch(each)]
         return next((f"no target {each}" for each in targets if each not in _TARGETS), None)
