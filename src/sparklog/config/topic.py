@@ -135,7 +135,7 @@ class TopicConfig:
         "leader.replication.throttled.replicas",
         T.LIST,
         (),
-        "Leaders that send at leader.replication.throttled.rate to whom is not in sync: PARTITION:BROKER, ..., or *.",
+        "Leaders that send at leader.replication.throttled.rate to followers out of sync: PARTITION:BROKER, ..., or *.",
         _complaint_about_replicas,
     )
     max_message_bytes: int = setting(
@@ -306,7 +306,7 @@ class TopicConfig:
         "segment.jitter.ms",
         T.LONG,
         0,
-        "Most that is taken off segment.ms, at random, lest all segments roll at once.",
+        "Most that is taken off segment.ms, at random, so that not all segments roll at once.",
         at_least(0),
         broker="log.roll.jitter.ms",
     )
