@@ -48,11 +48,10 @@ HTTP; where it must be TLS, put a proxy before it.
 Alert rules, a configuration of Prometheus and a board for Grafana are in `conf/`; what to do about each alert is in
 [alerts.md](alerts.md).
 
-What a number costs and what holds of all of them is in [adr/0038](adr/0038-metrics.md). Requests that take long can have
-lines in the broker's log: [logging.md](logging.md). Where none is slow that log costs a request 0.1 µs while it is off, and
-0.45 µs while it is on (`python -m benchmarks.counting`, from the interpreter, an upper bound): of the 56 µs of a Produce of
-one record below 0.2 % and 0.8 %. This page is made from the
-code: `python -m sparklog.metrics.page`.
+What a number costs and what holds of all of them is in [adr/0038](adr/0038-metrics.md). Requests that take long can
+have lines in the broker's log: [logging.md](logging.md). Where none is slow that log costs a request 0.1 µs while it is
+off, and 0.45 µs while it is on (`python -m benchmarks.counting`, from the interpreter, an upper bound): of the 56 µs of
+a Produce of one record below 0.2 % and 0.8 %. This page is made from the code: `python -m sparklog.metrics.page`.
 
 ## Lag of groups
 
@@ -61,12 +60,13 @@ The broker that coordinates a group tells its lag, by partition, in three units.
 | name | unit | how exact it is |
 | --- | --- | --- |
 | `kafka_consumergroup_lag` | offsets | As ListOffsets would say. Gaps that compaction has left count. |
-| `sparklog_group_lag_bytes` | bytes of batches as they are stored, compressed or not | From the offset index and the sizes of segments; no record is read. Never too few; at most `index.interval.bytes` (4096) and one batch too many. |
+| `sparklog_group_lag_bytes` | bytes as stored | Never too few; at most `index.interval.bytes` and one batch too many. |
 | `sparklog_group_lag_seconds` | s | A lower bound: since which scrape there has been a record at that offset. |
 
-A broker asks the leader of a partition that it does not hold, every ten seconds at most. So such a lag is up to a scrape
-and ten seconds old; its bytes are then taken in proportion to the offsets that are left. A broker of Kafka's tells no bytes.
-`sparklog group describe` shows offsets and bytes as the leaders tell them at that moment.
+Bytes are those of batches as they are stored, compressed or not. The offset index and the sizes of segments tell them;
+no record is read. A broker asks the leader of a partition that it does not hold, every ten seconds at most. So such a
+lag is up to a scrape and ten seconds old; its bytes are then taken in proportion to the offsets that are left. A broker
+of Kafka's tells no bytes. `sparklog group describe` shows offsets and bytes as the leaders tell them at that moment.
 
 ## Settings
 
