@@ -21,6 +21,8 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 """What the brokers write for themselves."""
 DECISIONS_TOPIC = "__spark_decisions"
 """Where Spark's sinks keep which transactions count; no internal topic to a client, since clients write it."""
+DECIDER_PREFIX = "spark-decisions."
+"""How the transactional id, and the group, under which a sink decides begins."""
 STATE_TOPICS = INTERNAL_TOPICS | {DECISIONS_TOPIC}
 """Whose readers go by the last record of each key."""
 

@@ -55,3 +55,12 @@ def test_a_lease_is_ended_by_its_holder_alone():
     assert lease.until > clock.monotonic()
     leases.end([number], ALICE)
     assert lease.until <= clock.monotonic()
+
+
+def test_leases_are_counted_when_they_have_ended_too():
+    clock = ManualClock()
+    leases = Leases(clock)
+    for _ in range(3):
+        leases.grant(1, ALICE)
+        clock.advance(60)
+    assert (leases.granted, leases.count) == (3, 0)

@@ -162,7 +162,10 @@ def test_an_open_transaction_is_told_until_it_ends(broker, made):
         with Admin(bootstrap_servers=broker.address) as admin:
             ongoing = sum(each.state == "Ongoing" for each in admin.list_transactions())
         assert page_of(broker).value(name, state="Ongoing") == ongoing >= 1
+        before = page_of(broker).value("sparklog_transactions_ended_total", outcome="commit", kind="plain")
         producer.commit_transaction()
+    ended = "sparklog_transactions_ended_total"
+    eventually(lambda: page_of(broker).value(ended, outcome="commit", kind="plain") == before + 1)
     eventually(lambda: page_of(broker).value(name, state="Ongoing") == ongoing - 1)
 
 

@@ -20,6 +20,8 @@ class Leases:
         self._clock = clock
         self._running: dict[int, tuple[Lease, Principal]] = {}
         self._ends: list[tuple[float, int]] = []  # a heap; of those that were ended before their time too
+        self.granted = 0
+        """How many so far."""
         self._last_id = clock.now_ms()  # so that an id from before a restart is not given again
 
     def grant(self, duration_s: float, holder: Principal) -> tuple[int, Lease]:
@@ -28,6 +30,7 @@ class Leases:
         while self._ends and self._ends[0][0] <= now:
             self._running.pop(heapq.heappop(self._ends)[1], None)
         self._last_id += 1
+        self.granted += 1
         lease = Lease(now, min(duration_s, LONGEST_S))
         self._running[self._last_id] = lease, holder
         heapq.heappush(self._ends, (lease.until, self._last_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparklog.structs import DECISIONS_TOPIC
+from sparklog.structs import DECIDER_PREFIX, DECISIONS_TOPIC
 
 if TYPE_CHECKING:
     from sparklog.cluster.info import TopicInfo
@@ -17,6 +17,4 @@ def is_internal_topic(topic: TopicInfo) -> bool:
 
 def is_internal_group(group_id: str) -> bool:
     """Whether it marks the last decision of a sink: it has no member, and one offset."""
-    from sparklog.spark.write.decisions import GROUP_PREFIX
-
-    return group_id.startswith(GROUP_PREFIX)
+    return group_id.startswith(DECIDER_PREFIX)

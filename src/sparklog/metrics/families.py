@@ -129,6 +129,7 @@ PURGATORY: Final = _gauge(
 )
 FETCH_SESSIONS: Final = _gauge("kafka_server_fetchsessioncache_numincrementalfetchsessions", "Fetch sessions.")
 LEASES: Final = _gauge("sparklog_leases", "Leases of segment files that run.")
+LEASES_GRANTED: Final = _counter("sparklog_leases_granted_total", "Leases of segment files that were granted.")
 
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 ACTIVE_CONTROLLER: Final = _gauge(_CONTROLLER + "activecontrollercount", "1 on the broker that is the controller.")
@@ -198,6 +199,22 @@ UNCLEANABLE_BYTES: Final = _gauge("kafka_log_logcleanermanager_uncleanable_bytes
 CLEANINGS: Final = _counter("sparklog_cleanings_total", "Cleanings of single logs, by how they ended.", "outcome")
 CLEANINGS_RUNNING: Final = _gauge("sparklog_cleanings_running", "Logs that are being cleaned.")
 
+OFFLOAD_PARTITIONS: Final = _gauge(
+    "sparklog_offload_waiting_partitions", "Partitions led here whose segments wait until they are offloaded."
+)
+OFFLOAD_HELD_BYTES: Final = _gauge(
+    "sparklog_offload_held_bytes", "Bytes that retention would delete, and that are not offloaded.", "topic"
+)
+OFFLOAD_HELD_RECORDS: Final = _gauge("sparklog_offload_held_records", "Offsets of these.", "topic")
+OFFLOAD_LOST_RECORDS: Final = _gauge(
+    "sparklog_offload_lost_records",
+    "Offsets deleted before they were known to be offloaded, for sparklog.offload.max.bytes, since this broker leads.",
+    "topic",
+)
+RETENTION_REFUSALS: Final = _gauge(
+    "sparklog_retention_refusals", "Partitions of which retention deletes nothing, since a policy fails."
+)
+
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 GROUPS: Final = _gauge(_GROUPS + "numgroups", "Groups that this broker coordinates.")
 GROUP_OFFSETS: Final = _gauge(_GROUPS + "numoffsets", "Offsets that these groups have committed.")
@@ -236,6 +253,15 @@ TRANSACTIONS: Final = _gauge("sparklog_transactions", "Transactional ids coordin
 TWO_PHASE: Final = _gauge(
     "sparklog_transactions_prepared",
     "Open transactions that never time out, as those of sinks that commit in two phases.",
+)
+TRANSACTIONS_ENDED: Final = _counter(
+    "sparklog_transactions_ended_total",
+    "Transactions whose markers are written everywhere: commit or abort; two-phase are those that never time out.",
+    "outcome",
+    "kind",
+)
+SINK_DECISIONS: Final = _counter(
+    "sparklog_sink_decisions_total", "Decisions of Spark's sinks that were committed: one for each batch."
 )
 TRANSACTION_AGE: Final = _gauge("sparklog_transaction_oldest_seconds", "How long the oldest open one has been open.")
 

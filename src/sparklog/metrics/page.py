@@ -51,7 +51,7 @@ Alert rules, a configuration of Prometheus and a board for Grafana are in `conf/
 What a number costs and what holds of all of them is in [adr/0038](adr/0038-metrics.md). Requests that take long can
 have lines in the broker's log: [logging.md](logging.md). Where none is slow that log costs a request 0.1 µs while it is
 off, and 0.45 µs while it is on (`python -m benchmarks.counting`, from the interpreter, an upper bound): of the 56 µs of
-a Produce of one record below 0.2 % and 0.8 %. This page is made from the code: `python -m sparklog.metrics.page`.
+a Produce of one record 0.2 % and 0.8 %. This page is made from the code: `python -m sparklog.metrics.page`.
 
 ## Lag of groups
 

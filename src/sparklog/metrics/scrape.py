@@ -13,6 +13,7 @@ from sparklog.metrics.collectors.connections import ConnectionCollector
 from sparklog.metrics.collectors.controller import ControllerCollector
 from sparklog.metrics.collectors.groups import GroupCollector
 from sparklog.metrics.collectors.loop import LoopLag
+from sparklog.metrics.collectors.offload import OffloadCollector
 from sparklog.metrics.collectors.partitions import PartitionCollector
 from sparklog.metrics.collectors.requests import RequestCollector
 from sparklog.metrics.collectors.traffic import TrafficCollector
@@ -41,6 +42,7 @@ class Scrape:
             GroupCollector(context.groups, self._ends, config.metrics_offsets_max),
             TransactionCollector(context.transactions, context.clock),
             CleanerCollector(context.cleaner),
+            OffloadCollector(context.replicas.retention, config.metrics_partitions_max),
             loop_lag,
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
@@ -19,7 +20,7 @@ from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.tasks import Tasks
 from sparklog.record.partitioning import coordinator_partition
-from sparklog.structs import TopicPartition
+from sparklog.structs import DECIDER_PREFIX, TopicPartition
 from sparklog.txn.completion import Completion
 from sparklog.txn.machine import Decision, EndRequest, InitRequest, TransactionMachine, TransactionSettings
 from sparklog.txn.markers import Marker, MarkerWriter, marker_of
@@ -135,6 +136,10 @@ class TransactionCoordinator:
         self._led: dict[int, _LedPartition] = {}
         self._tasks = Tasks(loop, _on_failure)
         self._loading = asyncio.Lock()
+        self.ended: Counter[tuple[TransactionState, bool]] = Counter()
+        """Transactions that were completed here, by how, and whether they were of two phases."""
+        self.decisions = 0
+        """Of these the committed ones of Spark's sinks' deciders, each of which is a decision."""
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of ``__transaction_state`` whose leader coordinates the id."""
@@ -386,8 +391,14 @@ class TransactionCoordinator:
         while await self._completion.deliver(marker, prepared.partitions, is_ours):
             complete = self._machine.complete(prepared, self._clock.now_ms())
             if await self._write(led, held, complete) is ErrorCode.NONE:
+                self._count(prepared)
                 return
             await asyncio.sleep(_RETRY_SECONDS)
+
+    def _count(self, prepared: Transaction) -> None:
+        self.ended[COMPLETION[prepared.state], prepared.is_two_phase] += 1
+        is_of_decider = prepared.transactional_id.startswith(DECIDER_PREFIX)
+        self.decisions += is_of_decider and prepared.state is TransactionState.PREPARE_COMMIT
 
 
 def _on_failure(_: str, error: BaseException) -> None:

@@ -26,6 +26,7 @@ class BrokerCollector:
         page.add(families.PURGATORY, replicas.produce_purgatory.waiting, "Produce")
         page.add(families.FETCH_SESSIONS, len(context.fetch_sessions))
         page.add(families.LEASES, context.leases.count)
+        page.add(families.LEASES_GRANTED, context.leases.granted)
         page.add(families.OFFLINE_DIRS, replicas.failed_dirs)
         page.add(families.REGISTERED, int(context.fence.broker_epoch is not None))
         events = broker.registration.events

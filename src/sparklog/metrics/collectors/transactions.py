@@ -12,6 +12,7 @@ from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.txn.state import AT_REST, TransactionState
 
 _IDS_A_STEP = 500
+_OUTCOMES = {TransactionState.COMPLETE_COMMIT: "commit", TransactionState.COMPLETE_ABORT: "abort"}
 
 
 class TransactionCollector:
@@ -35,5 +36,9 @@ class TransactionCollector:
         for state in TransactionState:
             page.add(families.TRANSACTIONS, states[state], state.label)
         page.add(families.TWO_PHASE, two_phase)
+        for state, outcome in _OUTCOMES.items():
+            for is_two_phase, kind in ((False, "plain"), (True, "two-phase")):
+                page.add(families.TRANSACTIONS_ENDED, self._transactions.ended[state, is_two_phase], outcome, kind)
+        page.add(families.SINK_DECISIONS, self._transactions.decisions)
         page.add(families.TRANSACTION_AGE, max(now_ms - oldest_ms, 0) / 1000)
         yield

@@ -50,10 +50,8 @@ from sparklog.record.partitioning import partition_for
 from sparklog.spark.write.attempt_names import AttemptName, ids_prefix
 from sparklog.spark.write.decision_index import DecisionIndex
 from sparklog.spark.write.transactions_encoding import decode_transactions, encode_transactions
-from sparklog.structs import DECISIONS_TOPIC, TopicPartition
+from sparklog.structs import DECIDER_PREFIX, DECISIONS_TOPIC, TopicPartition
 
-GROUP_PREFIX = "spark-decisions."
-"""The prefix of the group, and of the transactional id, of a scope."""
 PARTITIONS = 8
 _MOST_REPLICAS, _DEFAULT_REPLICAS = 3, -1
 _DECIDING, _DECIDED = (ONGOING, "PrepareCommit"), "CompleteCommit"
@@ -77,7 +75,7 @@ class Scope(NamedTuple):
     @property
     def decider_id(self) -> str:
         """The transactional id of the decider, and the group that has the offset of the last decision."""
-        return f"{GROUP_PREFIX}{quote(self.name, safe='')}"
+        return f"{DECIDER_PREFIX}{quote(self.name, safe='')}"
 
     @property
     def key(self) -> bytes:
