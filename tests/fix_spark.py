@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparklog.errors import ConfigError
-from sparklog.local.jars import jar_set
+from sparklog.local.jars import is_fetched, jar_set
 from sparklog.local.java import find_java
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -49,6 +49,7 @@ def spark(tmp_path_factory):
     from pyspark.sql import SparkSession
 
     jars = _delta_jars()
+    more = jar_set("avro") if is_fetched("avro") else []
     settings = {
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": QUICK_JVM,
@@ -58,7 +59,7 @@ def spark(tmp_path_factory):
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.log.level": "ERROR",
-        **({"spark.jars": ",".join(map(str, jars)), **DELTA} if jars else {}),
+        **({"spark.jars": ",".join(map(str, [*jars, *more])), **DELTA} if jars else {}),
     }
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_HOME", str(find_java().home))

@@ -87,6 +87,7 @@ JAR_SETS = {
             ("org.apache.kafka:kafka_2.12:1.1.1", "org.slf4j:slf4j-reload4j:1.7.36"),
             left_out=("slf4j-log4j12", "log4j"),
         ),
+        JarSet("avro", ("org.apache.spark:spark-avro_2.13:4.2.0",), beside_spark=True),
         JarSet("postgresql", ("org.postgresql:postgresql:42.7.7",), left_out=("checker-qual",), beside_spark=True),
         # Of the version of the Hadoop client that PySpark ships, with which it stands in one class path.
         JarSet("hadoop", ("org.apache.hadoop:hadoop-client-minicluster:3.5.0",), beside_spark=True),

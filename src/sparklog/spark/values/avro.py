@@ -116,6 +116,8 @@ class AvroReader:
             decoder(writer, self._schema)
 
     def decode(self, values: pa.Array) -> pa.Array:
+        if values.null_count == len(values):
+            return pa.nulls(len(values), to_arrow_type(self.returns, timezone="UTC"))
         rows: list[Any] = [None] * len(values)
         errors: list[str | None] = [None] * len(values)
         decode = self._decoder()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
+from typing import cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -31,8 +32,11 @@ from pyspark.sql.types import (
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema, Writers
+from sparklog.spark.values.decoded import nullable
+from sparklog.spark.values.jvm_avro import MARK
 
 _PARSED = "_sparklog_parsed"
+_EARLY = "_sparklog_early"
 _CORRUPT = "_sparklog_corrupt"
 _MOST_DIGITS = 38
 _MOST_SECONDS = ((1 << 63) - 1) // 1_000_000
@@ -116,13 +120,32 @@ def avro_values(
     The schema must be a record without recursion; a union may only have null and one other type.
     ``spark/values/avro.py`` has the types.
     """
-    reader = AvroReader(schema, writers)
+    return avro_columns(df, AvroReader(schema, writers), None, value=value, into=into, dead_letter=dead_letter)
+
+
+def avro_columns(
+    df: DataFrame,
+    reader: AvroReader,
+    early: Callable[[Column], Column] | None,
+    *,
+    value: str,
+    into: str,
+    dead_letter: str | None,
+) -> DataFrame:
+    """As ``avro_values``. What ``early`` makes structs of, with the field ``MARK``, the reader is not given."""
+    data = f.col(value).cast("binary")
     # If it were deterministic, Spark would decode everything again for a filter by the dead letters.
     decode = f.arrow_udf(reader.decode, reader.returns).asNondeterministic()
-    parsed = df.withColumn(_PARSED, decode(f.col(value).cast("binary")))
-    return _with_dead_letters(parsed, f.col(_PARSED)["data"], f.col(_PARSED)["error"], value, into, dead_letter).drop(
-        _PARSED
-    )
+    if early is None:
+        parsed = df.withColumn(_PARSED, decode(data))
+        found = f.col(_PARSED)["data"]
+    else:
+        is_done = f.coalesce(f.col(_EARLY)[MARK], f.lit(False))
+        parsed = df.withColumn(_EARLY, early(data)).withColumn(_PARSED, decode(f.when(~is_done, data)))
+        wanted = nullable(cast(StructType, reader.returns["data"].dataType))
+        found = f.when(is_done, f.col(_EARLY).dropFields(MARK).cast(wanted)).otherwise(f.col(_PARSED)["data"])
+    lettered = _with_dead_letters(parsed, found, f.col(_PARSED)["error"], value, into, dead_letter)
+    return lettered.drop(_PARSED, _EARLY)
 
 
 def to_json_values(df: DataFrame, *, key: str | None = None, keep: Sequence[str] = ()) -> DataFrame:

@@ -90,6 +90,14 @@ def latest_schema(properties: _Properties, subject: str) -> tuple[Registered, An
         return found, whole(registry, found.schema) if found.schema.kind == AVRO else found.schema.text
 
 
+def known_writers(properties: _Properties, subject: str) -> dict[int, Any]:
+    """The Avro schemas that a subject has now, by id, as parsed JSON. Raises DataSourceError if there is none."""
+    with _answering(), asking():
+        registry = _registry(properties)
+        versions = [registry.version(subject, each) for each in registry.versions(subject)]
+        return {each.id: whole(registry, each.schema) for each in versions if each.schema.kind == AVRO}
+
+
 def id_of(properties: _Properties, subject: str, text: str, *, registers: bool) -> int:
     """The id of an Avro schema under a subject. Raises DataSourceError if it has none there."""
     with _answering(), asking():
