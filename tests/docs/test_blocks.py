@@ -19,6 +19,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.kafka_settings import is_kafkas
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.producer.config import ProducerConfig
+from sparklog.client.zookeeper.config import ZooKeeperConsumerConfig
 from sparklog.config.broker import BrokerConfig, topic_synonyms
 from sparklog.config.definition import definitions
 from sparklog.config.properties import load_properties
@@ -28,7 +29,15 @@ from sparklog.config.zookeeper_security import ZooKeeperSecurity
 LANGUAGES = ("sh", "python", "properties", "json", "toml", "yaml", "sql", "text")
 _SETTINGS = {
     name
-    for table in (BrokerConfig, TopicConfig, ZooKeeperSecurity, ClientConfig, ConsumerConfig, ProducerConfig)
+    for table in (
+        BrokerConfig,
+        TopicConfig,
+        ZooKeeperSecurity,
+        ClientConfig,
+        ConsumerConfig,
+        ProducerConfig,
+        ZooKeeperConsumerConfig,
+    )
     for name in definitions(table)
 }
 _OF_A_LISTENER = re.compile(r"listener\.name\.\w+\.(\w[\w-]*\.(?=sasl\.))?")
