@@ -11,6 +11,8 @@ from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually
 from sparklog.zk.holding import HoldingClient
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def zk(chroot):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, ConnectionLoss, KazooException, NodeExistsError, NoNodeError
 
 from sparklog.errors import CoordinationError
 from sparklog.zk.client import OnChange, ZkClient, _watch
@@ -48,7 +48,7 @@ class HoldingClient(ZkClient):
 
         Those left out are another's, or what they stand under is not there. May be called again.
         """
-        session = self.session_id
+        session = self._present_session()
         made = [(path, self._client.create_async(path, data, ephemeral=True, makepath=makes_parents))
                 for path, data in wanted.items()]  # fmt: skip
         failure: KazooException | None = None
@@ -71,14 +71,23 @@ class HoldingClient(ZkClient):
     def let_go(self, paths: Iterable[str]) -> None:
         """Delete those of these znodes that this session holds."""
         named = list(paths)
-        own = [
-            path
-            for path, each in zip(named, self.seen_each(named), strict=True)
-            if each is not None and each.session == self.session_id
-        ]
+        seen = self.seen_each(named)
+        session = self._present_session()
+        own = [path for path, each in zip(named, seen, strict=True) if each is not None and each.session == session]
         for answer in [self._client.delete_async(path) for path in own]:
             with suppress(NoNodeError):
                 answer.get()
+
+    def holds(self, path: str, data: bytes) -> bool:
+        """Whether this session holds the znode, with this data."""
+        (seen,) = self.seen_each([path])
+        return seen is not None and seen.session == self._present_session() and seen.data == data
+
+    def _present_session(self) -> int:
+        """While the connection is broken nobody knows which session there is: what is one's own cannot be told then."""
+        if session := self.session_id:
+            return session
+        raise ConnectionLoss
 
     def seen_each(self, paths: Iterable[str]) -> list[Seen | None]:
         """Each of them, asked for together; None for one that there is not."""

@@ -13,7 +13,10 @@ from sparklog.config.zookeeper_security import OPEN
 from sparklog.errors import ClientClosed, ConfigError, ConsumerIdTaken, LayoutConflict, LocalProtocolError
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
+from sparklog.testing.zookeeper import CuttingProxy
 from sparklog.zk.holding import HoldingClient
+
+pytestmark = pytest.mark.integration
 
 
 class Tree:
@@ -67,9 +70,13 @@ def join(cluster, topic):
         def joined(streams=None, white_list=None, count=1, **settings):
             consumer = stack.enter_context(
                 ZooKeeperConsumer(
-                    zookeeper_connect=cluster.zookeeper_connect,
                     group_id=topic,
-                    **{"auto_offset_reset": "earliest", "rebalance_backoff_ms": 50} | settings,
+                    **{
+                        "zookeeper_connect": cluster.zookeeper_connect,
+                        "auto_offset_reset": "earliest",
+                        "rebalance_backoff_ms": 50,
+                    }
+                    | settings,
                 )
             )
             if white_list is None:
@@ -395,3 +402,28 @@ def test_a_consumer_subscribes_once_and_not_after_its_end(cluster, make, join, t
 def test_bad_settings_are_refused(settings):
     with pytest.raises(ConfigError):
         ZooKeeperConsumer(settings)
+
+
+def test_nothing_is_given_while_zookeeper_is_away(cluster, make, join, tree, topic):
+    make(1)
+    with CuttingProxy(cluster.zookeeper_connect) as proxy:
+        consumer = join(zookeeper_connect=proxy.connect_string, zookeeper_session_timeout_ms=20_000)
+        assert consumer.assignment == {TopicPartition(topic, 0)}
+        proxy.set_down(True)
+        eventually(lambda: consumer.assignment == frozenset(), what="the broken connection is noticed")
+        produce(cluster, topic, 1, ["x"])
+        assert consumer.poll(0.3) == []
+        proxy.set_down(False)
+        assert read(consumer, 1) == ["x"]
+        consumer.close()
+
+
+def test_records_held_too_long_go_to_the_next_owner(cluster, make, join, tree, topic):
+    make(2)
+    produce(cluster, topic, 2, ["x", "y"])
+    first = join(consumer_id="a", max_poll_interval_ms=1)
+    found = []
+    eventually(lambda: found.extend(first.poll(0.5)) or {each.partition for each in found} >= {1}, what="a record of 1")
+    second = join(consumer_id="b")
+    assert "y" in read(second, 1)
+    assert tree.owners(topic) == {0: "a-0", 1: "b-0"}

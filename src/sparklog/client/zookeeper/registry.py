@@ -177,8 +177,7 @@ class GroupRegistry:
         return f"{group.owners_path(self._group, claim.tp.topic)}/{claim.name}"
 
     def _holds(self, claim: Claim) -> bool:
-        (seen,) = self._zk.guarded(self._zk.seen_each, [self._claim_path(claim)])
-        return seen is not None and seen.session == self._zk.session_id and seen.data == claim.owner.encode()
+        return self._zk.guarded(self._zk.holds, self._claim_path(claim), claim.owner.encode())
 
     # offsets
 
