@@ -31,6 +31,7 @@ class Consuming:
         self._consumer = consumer
         self._ends = ends
         self._records = records
+        self._leave_what_is_read()
 
     def run(self, clock: Clock, patience_s: float, *, decode: bool) -> None:
         """Raises SparklogError where a partition cannot be read."""
@@ -39,6 +40,7 @@ class Consuming:
             found = self._consumer.poll()
             for damage in self._consumer.damaged.values():
                 raise damage
+            self._leave_what_is_read()
             if not found:
                 continue
             heard = clock.monotonic()
@@ -50,7 +52,12 @@ class Consuming:
     def _is_done(self) -> bool:
         if self._records is not None and self.meter.records >= self._records:
             return True
-        return all(self._consumer.positions[tp] >= end for tp, end in self._ends.items())
+        return not self._consumer.positions
+
+    def _leave_what_is_read(self) -> None:
+        """A broker whose partitions are at their ends would hold each question, and with it the others' records."""
+        at = self._consumer.positions
+        self._consumer.positions = {tp: offset for tp, offset in at.items() if offset < self._ends[tp]}
 
     def _take(self, batches: list[RecordBatch], decode: bool) -> None:
         records = sum(each.record_count for each in batches)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from sparklog.cli.perf.latencies import Latencies
     from sparklog.cli.perf.pace import Meter
     from sparklog.client.cluster.metadata import ClusterMetadata
+    from sparklog.client.consumer.consumer import Consumer
     from sparklog.client.producer.producer import Producer
+    from sparklog.structs import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EVERY_S = 5.0
@@ -183,12 +185,11 @@ def e2e(
     """
     from sparklog.cli.perf.end_to_end import EndToEnd
     from sparklog.cli.perf.pace import Meter
-    from sparklog.client.consumer.batch_consumer import BatchConsumer
 
     wanted = {"acks": acks, "linger.ms": _ONE_AT_A_TIME, **parse_settings(settings)}
     with connected(bootstrap) as cluster:
-        consumer = BatchConsumer(cluster, _extents(cluster, topic).end)
-        with _producer(bootstrap, wanted) as producer:
+        ends = _extents(cluster, topic).end
+        with _producer(bootstrap, wanted) as producer, _consumer(bootstrap, ends) as consumer:
             meter = Meter(cluster.clock, _EVERY_S, _tell)
             running = EndToEnd(producer, consumer, cluster.clock, meter)
             running.run(topic, [secrets.token_bytes(size)] * records, timeout)
@@ -205,6 +206,18 @@ def _producer(bootstrap: str, settings: dict[str, str]) -> Iterator[Producer]:
         {**client_settings(click.get_current_context()), "bootstrap.servers": bootstrap, **settings}
     ) as producer:
         yield producer
+
+
+@contextmanager
+def _consumer(bootstrap: str, positions: dict[TopicPartition, int]) -> Iterator[Consumer]:
+    """Without a group, at these positions, and with the settings of the command's file."""
+    from sparklog.client.consumer.consumer import Consumer
+
+    with Consumer({**client_settings(click.get_current_context()), "bootstrap.servers": bootstrap}) as consumer:
+        consumer.assign(positions)
+        for tp, offset in positions.items():
+            consumer.seek(tp, offset)
+        yield consumer
 
 
 def _as_keywords(settings: tuple[str, ...]) -> dict[str, str]:
