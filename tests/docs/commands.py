@@ -69,6 +69,7 @@ def complaint(words: Sequence[str], *, in_text: bool = False) -> str | None:
         return None
     program, arguments = words[0].removeprefix(".venv/bin/"), words[1:]
     if program == "sparklog":
+        in_text = in_text or not set(_EAGER).isdisjoint(arguments)
         return _complaint_of_click(cli, "sparklog", [each for each in arguments if each not in _EAGER], in_text)
     if program == "make":
         targets = [each for each in arguments if not _ASSIGNMENT.fullmatch(each)]

@@ -72,7 +72,7 @@ def _command(command: click.Command, ctx: click.Context, summary: str = "") -> I
             assert child is not None
             yield from _command(child, click.Context(child, info_name=name, parent=ctx))
         return
-    yield f"    {ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}\n"
+    yield _block("text", f"{ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}")
     yield from _help(command)
     if isinstance(command, JobCommand):
         yield f"Its options are those of the job `jobs/{ctx.info_name}.py`: `{ctx.command_path} --help`.\n"
@@ -88,7 +88,13 @@ def _help(command: click.Command) -> Iterator[str]:
             yield f"{_plain(paragraph)}\n"
             continue
         lines = [line for line in verbatim.splitlines() if line.strip() != "Examples:"]
-        yield "".join(f"    {line}\n" for line in inspect.cleandoc("\n".join(["", *lines])).splitlines())
+        shown = inspect.cleandoc("\n".join(["", *lines]))
+        is_example = all("sparklog " in line for line in shown.replace("\\\n", "").splitlines())
+        yield _block("sh" if is_example else "text", shown)
+
+
+def _block(language: str, text: str) -> str:
+    return f"```{language}\n{text}\n```\n"
 
 
 def _options(command: click.Command, ctx: click.Context) -> Iterator[str]:
