@@ -45,7 +45,7 @@ mkdir -p build; $(2) >build/$(1).log 2>&1 & other=$$!; trap 'kill $$other 2>/dev
 	if [ $$ended = 0 ]; then tail -n 1 build/$(1).log; else cat build/$(1).log; fi; exit $$ended
 endef
 
-.PHONY: demo test check bench compat soak docs package mutate setup java jars programs clean
+.PHONY: demo test check bench compat soak axe docs package mutate setup java jars programs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -69,9 +69,17 @@ compat: setup jars programs
 	@$(BIN)/python -m sparklog.local.jars kafka kafka-1.1 kafka-4 spark-kafka avro hadoop postgresql >/dev/null
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
 
-soak: setup jars
+soak: setup jars axe
 	@$(if $(ARGS),:,$(call ON_SOURCE))
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(ARGS) </dev/null
+
+# What finds faults of accessibility in the web page. Its test is skipped where there is no npm.
+axe: build/axe/node_modules/axe-core/axe.min.js
+
+build/axe/node_modules/axe-core/axe.min.js:
+	@mkdir -p build/axe
+	@if command -v npm >/dev/null 2>&1; then npm install --silent --no-audit --no-fund --ignore-scripts --prefix build/axe \
+		axe-core@4.14.1 </dev/null || true; fi
 
 docs: setup .venv/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file conf/site/mkdocs.yml

@@ -38,6 +38,12 @@ def test_a_request_that_another_page_could_send_is_refused(browser, headers, sta
     assert browser.post("/api/logout", **headers).status == status
 
 
+def test_another_page_may_not_even_read(browser):
+    assert browser.get("/api/cluster", Origin="http://evil.example").status == 403
+    assert browser.get("/api/records?topic=t", **{"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert browser.get("/", **{"Sec-Fetch-Site": "cross-site"}).status == 200
+
+
 def test_its_own_page_may_ask(browser):
     assert browser.post("/api/logout", Origin=f"http://{browser.host}").status == 200
 

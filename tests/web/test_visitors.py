@@ -60,6 +60,14 @@ def test_the_cookie_is_no_scripts_and_no_other_sites(secured, visitor):
     assert {each.strip().lower() for each in rest.split(";")[1:]} == {"httponly", "path=/", "samesite=strict"}
 
 
+def test_behind_tls_the_cookie_is_for_tls_and_this_host_alone(secured):
+    with Served(secured.client("admin"), origin="https://log.example") as served:
+        told = {"user": "admin", "password": secured.users["admin"]}
+        cookie = served.browser().post("/api/login", told, Host="log.example").headers["Set-Cookie"]
+    assert cookie.startswith("__Host-sparklog-")
+    assert "; secure" in cookie.lower()
+
+
 def test_a_login_gives_a_new_session_and_ends_the_old_one(secured, behind_logins, visitor):
     visitor.log_in("admin", secured.users["admin"])
     first = visitor.cookie

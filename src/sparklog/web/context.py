@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
@@ -15,6 +15,8 @@ from sparklog.web.protection import check_token
 from sparklog.web.settings import WebSettings
 from sparklog.web.throttle import LoginThrottle
 from sparklog.web.visitors import Visitor, Visitors
+
+_TRIED_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class WebContext:
     throttle: LoginThrottle
     port: int
     decoding: Decoding
+    trying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_TRIED_AT_ONCE))
+    """Passwords that are tried at the same time."""
 
     @property
     def cookie(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
@@ -11,6 +12,7 @@ from sparklog.structs import TopicPartition
 from sparklog.web.visitors import Visitor
 
 _PATIENCE_S = 0.5
+_QUICK_S = 2.0
 OLDEST: Final = "oldest"
 NEWEST: Final = "newest"
 OFFSET: Final = "offset"
@@ -28,9 +30,38 @@ class Extents(NamedTuple):
 
 
 async def extents(visitor: Visitor, wanted: Collection[TopicPartition]) -> Extents:
-    """Of the partitions that can be asked now."""
+    """Of the partitions that can be asked now.
+
+    Leaders are asked as they are known. Only where that fails are they looked for anew, which for a topic of 10,000
+    partitions is a long answer.
+    """
     if not wanted:
         return Extents({}, {}, {})
+    try:
+        async with asyncio.timeout(_QUICK_S):
+            first, end = await asyncio.gather(*(_asked(visitor, wanted, each) for each in (EARLIEST, LATEST)))
+        return Extents(first, end, {})
+    except (SparklogError, TimeoutError):
+        return await _reachable(visitor, wanted)
+
+
+async def ends(visitor: Visitor, wanted: Collection[TopicPartition]) -> Extents:
+    """Where the partitions end that can be asked now; nothing is told of where they begin."""
+    if not wanted:
+        return Extents({}, {}, {})
+    try:
+        async with asyncio.timeout(_QUICK_S):
+            return Extents({}, await _asked(visitor, wanted, LATEST), {})
+    except (SparklogError, TimeoutError):
+        end, failures = await visitor.admin.reachable_offsets(dict.fromkeys(wanted, LATEST), patience=_PATIENCE_S)
+        return Extents({}, plain_offsets(end), failures)
+
+
+async def _asked(visitor: Visitor, wanted: Collection[TopicPartition], what: int) -> Offsets:
+    return plain_offsets(await visitor.admin.list_offsets(dict.fromkeys(wanted, what)))
+
+
+async def _reachable(visitor: Visitor, wanted: Collection[TopicPartition]) -> Extents:
     first, failures = await visitor.admin.reachable_offsets(dict.fromkeys(wanted, EARLIEST), patience=_PATIENCE_S)
     if not first:
         return Extents({}, {}, failures)

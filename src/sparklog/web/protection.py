@@ -93,14 +93,14 @@ def _misdirected(request: web.Request, own: frozenset[str]) -> web.StreamRespons
 
 
 def _foreign(request: web.Request, own: frozenset[str]) -> web.StreamResponse | None:
-    """What may change something must come from our own page, and be what no form can send."""
-    if request.method in _READING:
+    """The API is for our own page alone, and what may change something must be what no form can send."""
+    if not request.path.startswith("/api/"):
         return None
     origin = request.headers.get("Origin")
     is_ours = origin is None or urlsplit(origin).netloc.lower() in own
     if not is_ours or request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return refusal(403, "FOREIGN_ORIGIN", "another page may not ask for this")
-    if request.content_type != "application/json":
+    if request.method not in _READING and request.content_type != "application/json":
         return refusal(415, "NOT_JSON", "a change is asked for in JSON")
     return None
 

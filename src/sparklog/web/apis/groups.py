@@ -9,17 +9,16 @@ from typing import Any, Final
 from aiohttp import web
 
 from sparklog.client.admin.groups import GroupDescription, GroupListing
-from sparklog.client.cluster.offsets import LATEST, plain_offsets
 from sparklog.client.consumer.group.committed import Offsets
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition
 from sparklog.web.asked import Page, text
 from sparklog.web.context import reading
+from sparklog.web.extents import ends
 from sparklog.web.visitors import Visitor
 
 _AT_ONCE: Final = 8
 _MEMBERS: Final = 500
-_PATIENCE_S: Final = 0.5
 _DEAD: Final = "Dead"
 _ORDERS: Final = {"id": lambda each: each.group_id, "state": lambda each: (each.state, each.group_id)}
 
@@ -29,10 +28,11 @@ async def groups(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     found, failures = await visitor.fresh.get("groups", visitor.admin.reachable_groups)
     cut = Page.of(request).cut(found, lambda each: each.group_id, _ORDERS)
     offsets = await _offsets_of(visitor, cut.rows)
-    ends = await _ends(visitor, {tp for each in offsets.values() if isinstance(each, dict) for tp in each})
+    read = {tp for each in offsets.values() if isinstance(each, dict) for tp in each}
+    known = (await ends(visitor, read)).end
     rows = [
         {"id": each.group_id, "state": each.state, "type": each.type, "protocol": each.protocol_type}
-        | _lag_of(offsets[each.group_id], ends)
+        | _lag_of(offsets[each.group_id], known)
         for each in cut.rows
     ]
     return {**cut.told(rows), "failures": [str(each) for each in failures.values()]}
@@ -44,10 +44,10 @@ async def group(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     found, offsets = await asyncio.gather(_described(visitor, name), visitor.admin.group_offsets(name))
     holders = {tp: each.client_id for each in found.members for tp in each.partitions}
     partitions = sorted({*offsets, *holders})
-    ends = await _ends(visitor, partitions)
-    lag = _lag_of(offsets, ends)
+    known = (await ends(visitor, partitions)).end
+    lag = _lag_of(offsets, known)
     samples = visitor.lags.add(name, lag["lag"] or 0, sum(each.offset for each in offsets.values()))
-    rows = [_partition(tp, offsets, ends, holders.get(tp)) for tp in partitions]
+    rows = [_partition(tp, offsets, known, holders.get(tp)) for tp in partitions]
     orders = {"partition": lambda row: (row["topic"], row["partition"]), "lag": lambda row: row["lag"] or 0}
     cut = Page.of(request).cut(rows, lambda row: f"{row['topic']}-{row['partition']}", orders)
     return {
@@ -93,26 +93,18 @@ async def _offsets_of(visitor: Visitor, listed: Iterable[GroupListing]) -> dict[
     return dict(zip(names, await asyncio.gather(*map(ask, names)), strict=True))
 
 
-async def _ends(visitor: Visitor, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    wanted = dict.fromkeys(partitions, LATEST)
-    if not wanted:
-        return {}
-    found, _ = await visitor.admin.reachable_offsets(wanted, patience=_PATIENCE_S)
-    return plain_offsets(found)
-
-
-def _lag_of(offsets: Offsets | SparklogError, ends: dict[TopicPartition, int]) -> dict[str, Any]:
+def _lag_of(offsets: Offsets | SparklogError, known: dict[TopicPartition, int]) -> dict[str, Any]:
     """In records, of the partitions whose end is known; ``unknown`` are the others."""
     if isinstance(offsets, SparklogError):
         return {"lag": None, "unknown": 0, "error": str(offsets)}
-    known = [max(ends[tp] - at.offset, 0) for tp, at in offsets.items() if tp in ends]
-    return {"lag": sum(known) if known else None, "unknown": len(offsets) - len(known), "error": None}
+    lags = [max(known[tp] - at.offset, 0) for tp, at in offsets.items() if tp in known]
+    return {"lag": sum(lags) if lags else None, "unknown": len(offsets) - len(lags), "error": None}
 
 
 def _partition(
-    tp: TopicPartition, offsets: Offsets, ends: dict[TopicPartition, int], client: str | None
+    tp: TopicPartition, offsets: Offsets, known: dict[TopicPartition, int], client: str | None
 ) -> dict[str, Any]:
-    at, end = offsets.get(tp), ends.get(tp)
+    at, end = offsets.get(tp), known.get(tp)
     return {
         "topic": tp.topic,
         "partition": tp.partition,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from contextlib import suppress
 from typing import Any
@@ -15,10 +14,6 @@ from sparklog.web.asked import body, text
 from sparklog.web.context import CONTEXT, WebContext
 from sparklog.web.protection import check_token, refusal
 from sparklog.web.visitors import Visitor
-
-_AT_ONCE = 4
-_trying = asyncio.Semaphore(_AT_ONCE)
-"""Passwords that are tried at the same time."""
 
 
 async def session(request: web.Request) -> web.Response:
@@ -39,7 +34,7 @@ async def log_in(request: web.Request) -> web.Response:
     asked = await body(request)
     user, password = text(asked, "user"), text(asked, "password")
     address = request.remote or ""
-    async with _trying:
+    async with context.trying:
         wait = context.throttle.wait_s(user, address)
         if wait > 0:
             told = f"too many wrong passwords: try again in {math.ceil(wait)} s"

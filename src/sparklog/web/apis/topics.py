@@ -42,7 +42,8 @@ async def partitions(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     shown = [each for each in found.partitions if not flag(request.query, "problems") or _is_unwell(each)]
     orders = {"partition": lambda each: each.partition, "leader": lambda each: (each.leader, each.partition)}
     cut = Page.of(request).cut(shown, lambda each: str(each.partition), orders)
-    there = await extents(visitor, [TopicPartition(found.name, each.partition) for each in cut.rows])
+    led = [TopicPartition(found.name, each.partition) for each in cut.rows if each.leader >= 0]
+    there = await extents(visitor, led)
     return cut.told([_partition(each, TopicPartition(found.name, each.partition), there) for each in cut.rows])
 
 
