@@ -1,6 +1,7 @@
 """Which registered brokers are taken for gone, and for how long; what is seen of each is the test's to say."""
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 
 import pytest
@@ -107,6 +108,22 @@ def test_a_broker_that_refuses_is_gone_when_another_confirms_it(on_stage):
         assert stage.others.asked == [(TWO, {2, 3})]
 
     on_stage(test)
+
+
+def test_a_death_is_a_warning_and_a_stop_that_was_announced_is_none(on_stage, caplog):
+    caplog.set_level(logging.INFO)
+
+    async def test(stage):
+        stage.living()
+        for unknown in (US.id, 99):
+            stage.vigils.expect_stop(unknown)
+        stage.vigils.expect_stop(TWO.id)
+        await stage.lose(TWO)
+        await stage.lose(THREE)
+
+    on_stage(test)
+    said = [(each.levelname, each.getMessage()[:20]) for each in caplog.records if "broker" in each.getMessage()]
+    assert said == [("INFO", "broker 2 has stopped"), ("WARNING", "broker 3 is gone: it")]
 
 
 @pytest.mark.parametrize("sight", [Sight.UNKNOWN, Sight.REACHED])

@@ -145,6 +145,24 @@ def test_a_transaction_from_beginning_to_end(play: Any, happened: list[Any], com
     assert order == [S.EMPTY, S.ONGOING, prepare, Marker(Producer(100, 0), commit, 5), complete, S.ONGOING]
 
 
+@pytest.mark.parametrize(("prefix", "decisions"), [(ID, 1), (f"{ID}-of-another", 0)])
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_ends_is_counted_and_of_deciders_as_a_decision(
+    play: Any, monkeypatch: Any, commit: bool, prefix: str, decisions: int
+) -> None:
+    monkeypatch.setattr(runtime, "DECIDER_PREFIX", prefix)
+
+    async def body(scene: Scene) -> None:
+        await scene.end(await scene.opened(), commit=commit)
+        async with asyncio.timeout(60):
+            while not scene.txns.ended:
+                await asyncio.sleep(0.01)
+        assert scene.txns.ended == {(S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT, False): 1}
+        assert scene.txns.decisions == decisions * commit
+
+    play(body)
+
+
 def test_no_marker_is_written_before_the_decision_is_replicated(play: Any) -> None:
     async def body(scene: Scene) -> None:
         producer = await scene.opened()

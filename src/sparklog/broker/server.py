@@ -624,6 +624,8 @@ class Broker:
         Raises what the last step that failed has raised, after all steps.
         """
         self._stopping = True
+        if _Step.CONTROLLER in self._steps:
+            self._controller.leave()
         for chore in self._chores:
             chore.cancel()
         async with AsyncExitStack() as stack:

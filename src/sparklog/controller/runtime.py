@@ -147,6 +147,10 @@ class Controller:
     def start(self) -> None:
         self._task = asyncio.ensure_future(self._run())
 
+    def leave(self) -> None:
+        """The broker begins to stop: it follows no controller into its office from now on."""
+        self._succession.leave()
+
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -199,6 +203,7 @@ class Controller:
         if broker_id not in context.leaving:
             _logger.info("broker %d is about to stop", broker_id)
             context.leaving.add(broker_id)
+        self._vigils.expect_stop(broker_id)
         self._leaves_until[broker_id] = self._clock.monotonic() + _LEAVES_WITHIN_S
         await self._look_once()
         return [

@@ -41,6 +41,11 @@ class Succession:
         self._zk = zk
         self._run_zk = run_zk
         self._witnesses = witnesses
+        self._is_leaving = False
+
+    def leave(self) -> None:
+        """This broker stops: it takes no office any more, and calls nobody gone. Others may stop with it."""
+        self._is_leaving = True
 
     async def wait(self, holder: int, changed: asyncio.Event) -> Predecessor | None:
         """Until the office has ``changed`` hands, or its holder is gone; then what is known of the holder.
@@ -77,7 +82,7 @@ class Succession:
         broker = registered.get(holder)
         if office.holder != holder or broker is None or await look_at(broker.endpoint) is not Sight.REFUSED:
             return None
-        if not await witnesses.confirm(broker, registered.values()):
+        if not await witnesses.confirm(broker, registered.values()) or self._is_leaving:
             return None
         _logger.warning("broker %d, the controller, is gone: its address, %s, refuses connections", *broker[:2])
         return Predecessor(office, broker)

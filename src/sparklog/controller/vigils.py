@@ -34,6 +34,7 @@ class _Watched:
     def __init__(self, broker: BrokerInfo) -> None:
         self.broker = broker
         self.is_gone = False
+        self.is_leaving = False
         self.sight = Sight.UNKNOWN
         self.asking: asyncio.Task[None] | None = None
         self.trial_s = _FIRST_TRIAL_S
@@ -62,6 +63,11 @@ class Vigils:
         for id_ in registered.keys() - self._watched.keys() - {self._id}:
             self._watch(registered[id_])
         return {id_: each for id_, each in registered.items() if not self._is_gone(id_)}
+
+    def expect_stop(self, broker_id: int) -> None:
+        """The broker has said that it is about to stop: until it registers anew its end is no surprise."""
+        if broker_id in self._watched:
+            self._watched[broker_id].is_leaving = True
 
     def misses(self, members: Iterable[int]) -> bool:
         """Whether one of them is gone, but may be back before its session ends: with what no other may have."""
@@ -99,7 +105,10 @@ class Vigils:
             watched.asking = None
         if is_gone and watched.sight is Sight.REFUSED and self._watched.get(watched.broker.id) is watched:
             text = "broker %d is gone: its address, %s, refuses connections; its session is not waited for"
-            _logger.warning(text, watched.broker.id, watched.broker.endpoint)
+            if watched.is_leaving:
+                text = "broker %d has stopped, as it said that it would: its address, %s, refuses connections"
+            level = logging.INFO if watched.is_leaving else logging.WARNING
+            _logger.log(level, text, watched.broker.id, watched.broker.endpoint)
             self._give_up(watched)
             self._on_change()
 

@@ -1033,6 +1033,13 @@ def test_what_was_opened_is_said_with_what_it_cost(later, tmp_path, caplog):
     assert said == f"opened 2 logs in 0.0 s; {size // 1_000_000} MB scanned, 7 bytes dropped, 1 logs unusable"
 
 
+def test_nothing_is_said_after_a_clean_stop(later, tmp_path, caplog):
+    filled(later, tmp_path).close()
+    with caplog.at_level(logging.INFO):
+        opened(later, tmp_path).close()
+    assert not [line for line in caplog.messages if line.startswith("opened ")]
+
+
 def test_checkpoints_are_written_in_the_background_as_they_stand_then(later, tmp_path):
     manager = filled(later, tmp_path)
     manager.checkpoint_later()

@@ -199,12 +199,14 @@ class LogManager:
 
     def _say_loaded(self, seconds: float) -> None:
         scanned = sum(log.scanned_bytes for log in self.logs.values())
-        _logger.info(
+        dropped = sum(log.recovered_bytes_dropped for log in self.logs.values())
+        _logger.log(
+            logging.INFO if scanned or dropped or self.unusable else logging.DEBUG,  # after a clean stop all is well
             "opened %d logs in %.1f s; %d MB scanned, %d bytes dropped, %d logs unusable",
             len(self.logs),
             seconds,
             scanned // 1_000_000,
-            sum(log.recovered_bytes_dropped for log in self.logs.values()),
+            dropped,
             len(self.unusable),
         )
 

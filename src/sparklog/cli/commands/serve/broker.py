@@ -92,7 +92,11 @@ def broker(
     properties |= {_SETTINGS[name]: str(value) for name, value in options.items() if value is not None}
     begin_to_log(log_settings, LogFormat(log_format) if log_format else None, _id_in(properties))
     if not_compiled is not None:
-        _logger.info("the hot path is not compiled (%s): requests take twice the processor time", not_compiled)
+        _logger.info(
+            "the hot path is not compiled (%s): requests take twice the processor time;"
+            ' "make setup" compiles it, and so does "pip install" where there is a C compiler',
+            not_compiled,
+        )
     if shortage := limits.shortage_of_files(limits.allow_many_files()):
         _logger.warning("%s: %s", shortage.what, shortage.advice)
     parsed = parse_broker_config(properties)
