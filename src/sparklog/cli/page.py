@@ -33,8 +33,7 @@ and what went wrong go to standard error.
 wrong. 130: ended by Ctrl-C. 141: what read the output has gone. Where a command has codes of its own, its text says so.
 
 **Names.** A name that is no command is answered with the command that was probably meant. Names of Kafka's tools and of
-rpk are known: `sparklog topics`, `sparklog topic ls`, `sparklog group seek`. `sparklog completion` completes names in a
-shell.
+rpk are known, such as *topics*, *topic ls* and *group seek*. `sparklog completion` completes names in a shell.
 """
 _SHARED = ("--bootstrap", "--command-config", "--output")
 _TITLES = {
@@ -87,10 +86,14 @@ def _help(command: click.Command) -> Iterator[str]:
         if verbatim == paragraph:
             yield f"{_plain(paragraph)}\n"
             continue
-        lines = [line for line in verbatim.splitlines() if line.strip() != "Examples:"]
-        shown = inspect.cleandoc("\n".join(["", *lines]))
-        is_example = all("sparklog " in line for line in shown.replace("\\\n", "").splitlines())
-        yield _block("sh" if is_example else "text", shown)
+        yield _verbatim(verbatim.splitlines())
+
+
+def _verbatim(lines: list[str]) -> str:
+    """Examples are commands, and so is what begins with one of ours; anything else is text."""
+    rest = lines[1:] if lines[0].strip() in ("Example:", "Examples:") else lines
+    is_commands = rest is not lines or rest[0].strip().startswith("sparklog ")
+    return _block("sh" if is_commands else "text", inspect.cleandoc("\n".join(["", *rest])))
 
 
 def _block(language: str, text: str) -> str:
