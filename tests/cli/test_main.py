@@ -27,7 +27,7 @@ except SystemExit as ended:
 
 GROUPS = {
     "topic": ("create", "list", "describe", "alter", "delete"),
-    "group": ("list", "describe", "reset-offsets", "delete"),
+    "group": ("list", "describe", "reset-offsets", "migrate", "delete"),
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
     "user": ("list", "add", "set-password", "delete"),
