@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparklog.web.decoding import AUTO, Decoding, indented
+from sparklog.registry import AvroSerializer, SchemaRegistry, ValueDecoder
+from sparklog.testing.registry import schema_registry
+from sparklog.web.decoding import AUTO, Decoding, SchemaDecoder, indented
 
 DECODING = Decoding()
 
@@ -55,6 +57,7 @@ def test_what_is_cut_says_so():
 def test_another_decoder_is_asked_first():
     class Backwards:
         name = "backwards"
+        is_json = False
 
         def decode(self, data, *, is_key, topic):
             return data.decode()[::-1] if is_key and topic == "t" else None
@@ -63,6 +66,32 @@ def test_another_decoder_is_asked_first():
     assert decoding.names == (AUTO, "backwards", "json", "utf-8", "hex")
     assert decoding.shown(b"abc", AUTO, 10, topic="t", is_key=True).text == "cba"
     assert decoding.shown(b"abc", AUTO, 10, topic="t").form == "utf-8"
+
+
+@pytest.fixture
+def trip():
+    """The bytes of a value with the id of its schema, a decoding that asks its registry, and that registry."""
+    pytest.importorskip("fastavro")
+    with schema_registry() as (url, registry):
+        schema = {"type": "record", "name": "Trip", "fields": [{"name": "place", "type": "string"}]}
+        data = AvroSerializer(SchemaRegistry(schema_registry_url=url), schema).serialize("t", {"place": "Zug"})
+        yield data, Decoding([SchemaDecoder(ValueDecoder(SchemaRegistry(schema_registry_url=url)))]), registry
+
+
+def test_values_of_a_registry_are_json(trip):
+    data, decoding, _ = trip
+    found = decoding.shown(data, AUTO, 1000, topic="t")
+    assert (found.form, found.text) == ("schema", '{"place": "Zug"}')
+    assert found.indented(decoding).text == '{\n  "place": "Zug"\n}'
+    assert decoding.shown(data, "hex", 1000, topic="t").text == data.hex(" ")
+
+
+def test_what_is_no_value_of_the_registry_is_shown_as_what_it_is(trip):
+    data, decoding, registry = trip
+    assert decoding.shown(b'{"a": 1}', AUTO, 1000, topic="t").form == "json"
+    assert decoding.shown(b"\0\0\0\0\x63\xff", AUTO, 1000, topic="t").form == "hex"
+    registry.user = "ann:secret"  # it refuses from now on
+    assert decoding.shown(data, AUTO, 1000, topic="t").form == "utf-8"
 
 
 VALUES = st.recursive(

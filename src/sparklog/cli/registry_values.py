@@ -15,6 +15,7 @@ from sparklog.errors import SchemaNotFound, SerializationError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparklog.registry import ValueDecoder
     from sparklog.structs import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,6 +36,16 @@ def registry_options(command: F) -> F:
     return command
 
 
+def value_decoder(url: str | None, file: Path | None) -> ValueDecoder | None:
+    """What the options say; None without any. Raises ConfigError for settings that cannot be."""
+    settings = ({} if file is None else load_properties(file)) | ({} if url is None else {"schema.registry.url": url})
+    if not settings:
+        return None
+    from sparklog.registry import SchemaRegistry, ValueDecoder
+
+    return ValueDecoder(SchemaRegistry(settings))
+
+
 class RegistryValues:
     """Makes JSON text of values, by the schemas whose ids they have. Values that are no such are left as they are.
 
@@ -42,16 +53,10 @@ class RegistryValues:
     """
 
     def __init__(self, url: str | None, file: Path | None) -> None:
-        settings = ({} if file is None else load_properties(file)) | (
-            {} if url is None else {"schema.registry.url": url}
-        )
-        self._decode: Callable[[bytes], str] | None = None
+        decoder = value_decoder(url, file)
+        self._decode: Callable[[bytes], str] | None = None if decoder is None else decoder.decode
         self._others = 0
         self._why = ""
-        if settings:
-            from sparklog.registry import SchemaRegistry, ValueDecoder
-
-            self._decode = ValueDecoder(SchemaRegistry(settings)).decode
 
     def shown(self, rounds: Iterator[_Round]) -> Iterator[_Round]:
         """The rounds, with the column ``value`` as text. Raises RegistryError when the registry does not answer."""

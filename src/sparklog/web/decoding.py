@@ -12,15 +12,19 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from sparklog.errors import RegistryError, SerializationError
+from sparklog.registry import ValueDecoder
+
 AUTO: Final = "auto"
 _LARGEST_JSON: Final = 1 << 20
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
 class Decoder(Protocol):
-    """Another format. Its ``name`` is what a visitor chooses."""
+    """Another format. Its ``name`` is what a visitor chooses; ``is_json``: its texts are JSON. It may wait."""
 
     name: str
+    is_json: bool
 
     def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:
         """The text; None for bytes that it does not know."""
@@ -34,11 +38,16 @@ class Shown(NamedTuple):
     size: int
     is_cut: bool
 
+    def indented(self, decoding: Decoding) -> Shown:
+        """JSON with a line for each member, unless it is cut; anything else as it is."""
+        return self._replace(text=indented(self.text)) if decoding.is_json(self.form) and not self.is_cut else self
+
 
 class JsonDecoder:
     """Objects and arrays in JSON, as they are written."""
 
     name = "json"
+    is_json = True
 
     def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:  # noqa: ARG002
         if len(data) > _LARGEST_JSON or data.lstrip()[:1] not in (b"{", b"["):
@@ -55,6 +64,7 @@ class TextDecoder:
     """UTF-8."""
 
     name = "utf-8"
+    is_json = False
 
     def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:  # noqa: ARG002
         try:
@@ -67,9 +77,26 @@ class HexDecoder:
     """Bytes in hex, whatever they are."""
 
     name = "hex"
+    is_json = False
 
     def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:  # noqa: ARG002
         return data.hex(" ")
+
+
+class SchemaDecoder:
+    """Values with the id of a schema in a registry, as JSON. Without an answer of the registry it knows no bytes."""
+
+    name = "schema"
+    is_json = True
+
+    def __init__(self, values: ValueDecoder) -> None:
+        self._values = values
+
+    def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:  # noqa: ARG002
+        try:
+            return self._values.decode(data)
+        except (SerializationError, RegistryError):
+            return None
 
 
 DECODERS: Final[tuple[Decoder, ...]] = (JsonDecoder(), TextDecoder(), HexDecoder())
@@ -86,6 +113,10 @@ class Decoding:
     def names(self) -> tuple[str, ...]:
         """What a visitor may choose."""
         return AUTO, *self._decoders
+
+    def is_json(self, form: str) -> bool:
+        """Whether texts of that form are JSON."""
+        return self._decoders[form].is_json
 
     def shown(self, data: bytes | None, form: str, most: int, *, topic: str, is_key: bool = False) -> Shown | None:
         """At most ``most`` characters, as ``form`` says; None for null. What that form is not goes on to the next."""

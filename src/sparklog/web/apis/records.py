@@ -17,7 +17,7 @@ from sparklog.structs import TopicPartition
 from sparklog.web.apis.topics import described
 from sparklog.web.asked import number, text
 from sparklog.web.context import CONTEXT, reading
-from sparklog.web.decoding import AUTO, Decoding, Shown, indented
+from sparklog.web.decoding import AUTO, Decoding, Shown
 from sparklog.web.extents import NEWEST, STARTS, Extents, Start, extents, raise_all_failed
 from sparklog.web.scan import MOST_RECORDS, Scan, matching, reader
 from sparklog.web.visitors import Visitor
@@ -51,7 +51,7 @@ async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
             await scan.run(consumer)
     form = _one_of(query, "form", decoding.names)
     return {
-        "records": [_told(each, decoding, form, _SHORT) for each in scan.found],
+        "records": await _told(scan.found, decoding, form),
         "next": {str(tp.partition): at for tp, at in sorted(scan.next.items()) if at < scan.end[tp]},
         "looked_at": scan.looked_at,
         "bytes": scan.bytes,
@@ -75,11 +75,7 @@ async def record(visitor: Visitor, request: web.Request) -> dict[str, Any]:
             await scan.run(consumer)
     if not scan.found:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{tp} has no record at offset {offset} any more, or not yet")
-    told = _told(scan.found[0], decoding, form, _WHOLE)
-    for part in (told["key"], told["value"]):
-        if part is not None and part["form"] == "json" and not part["is_cut"]:
-            part["text"] = indented(part["text"])
-    return told
+    return await asyncio.to_thread(_told_whole, scan.found[0], decoding, form)
 
 
 async def tail(request: web.Request) -> web.StreamResponse:
@@ -107,7 +103,7 @@ async def _events(consumer: AsyncConsumer, decoding: Decoding, form: str) -> Asy
     try:
         while True:
             found = await consumer.poll(timeout=_PING_S, max_records=_TAILED)
-            yield "records", [_told(each, decoding, form, _SHORT) for each in found]
+            yield "records", await _told(found, decoding, form)
             behind = sum(each or 0 for each in consumer.lag().values())
             if behind > _BEHIND:
                 consumer.seek_to_end()
@@ -149,15 +145,33 @@ def _one_of(query: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> st
     return found
 
 
-def _told(each: ConsumerRecord, decoding: Decoding, form: str, most: int) -> dict[str, Any]:
+async def _told(found: list[ConsumerRecord], decoding: Decoding, form: str) -> list[dict[str, Any]]:
+    """On another thread, for many take a while, and a decoder may ask a registry."""
+    return await asyncio.to_thread(lambda: [_told_short(each, decoding, form) for each in found])
+
+
+def _told_short(each: ConsumerRecord, decoding: Decoding, form: str) -> dict[str, Any]:
+    key = decoding.shown(each.key, form, _SHORT, topic=each.topic, is_key=True)
+    return _row(each, key, decoding.shown(each.value, form, _SHORT, topic=each.topic), decoding, _SHORT)
+
+
+def _told_whole(each: ConsumerRecord, decoding: Decoding, form: str) -> dict[str, Any]:
+    key = decoding.shown(each.key, form, _WHOLE, topic=each.topic, is_key=True)
+    value = decoding.shown(each.value, form, _WHOLE, topic=each.topic)
+    return _row(each, key and key.indented(decoding), value and value.indented(decoding), decoding, _WHOLE)
+
+
+def _row(each: ConsumerRecord, key: Shown | None, value: Shown | None, decoding: Decoding, most: int) -> dict[str, Any]:
     return {
         "partition": each.partition,
         "offset": _exact(each.offset),
         "timestamp": _exact(each.timestamp),
         "appended": each.timestamp_type == 1,
-        "key": _part(decoding.shown(each.key, form, most, topic=each.topic, is_key=True)),
-        "value": _part(decoding.shown(each.value, form, most, topic=each.topic)),
-        "headers": [[name, _part(decoding.shown(value, AUTO, most, topic=each.topic))] for name, value in each.headers],
+        "key": _part(key),
+        "value": _part(value),
+        "headers": [
+            [name, _part(decoding.shown(header, AUTO, most, topic=each.topic))] for name, header in each.headers
+        ],
     }
 
 

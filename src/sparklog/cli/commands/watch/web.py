@@ -6,11 +6,12 @@ import asyncio
 import logging
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparklog.cli.connection import bootstrap_option, client_settings
+from sparklog.cli.registry_values import registry_options, value_decoder
 
 if TYPE_CHECKING:
     from sparklog.web.server import WebServer
@@ -24,16 +25,19 @@ if TYPE_CHECKING:
     "--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Speak TLS: certificate and key, in PEM."
 )
 @click.option("--origin", default="", metavar="URL", help="Where browsers reach a proxy before it: https://NAME.")
+@registry_options
 @bootstrap_option
 @click.pass_context
 def web(
     ctx: click.Context,
+    /,
     host: str,
     port: int,
     allow_changes: bool,
     certificate: Path | None,
     origin: str,
     bootstrap: str,
+    **schemas: Any,
 ) -> None:
     """Show the cluster in a browser, until SIGTERM or Ctrl-C. It prints the address.
 
@@ -41,12 +45,16 @@ def web(
     password, visitors log in with one of its users, and see and do what that user may; the settings of --command-config
     say how to reach the brokers (security.protocol, sasl.mechanism, ssl.truststore...), and a user in them is not used.
 
+    With --registry, values in the wire format of schema registries are shown as JSON, by their schemas. All visitors
+    share what the registry tells this server.
+
     \b
     Examples:
       sparklog web
       sparklog web --port 9000 --allow-changes
       sparklog web --command-config client.properties --host 0.0.0.0 --certificate web.pem --origin https://log.example:8080
     """
+    from sparklog.web.decoding import SchemaDecoder
     from sparklog.web.server import WebServer
     from sparklog.web.settings import WebSettings
 
@@ -55,7 +63,8 @@ def web(
         host=host, port=port, allow_changes=allow_changes, certificate=certificate, origin=origin,
     )  # fmt: skip
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(_serve(WebServer(settings)))
+    values = value_decoder(schemas["registry"], schemas["registry_config"])
+    asyncio.run(_serve(WebServer(settings, decoders=[] if values is None else [SchemaDecoder(values)])))
 
 
 async def _serve(server: WebServer) -> None:
