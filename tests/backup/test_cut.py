@@ -7,6 +7,7 @@ from itertools import chain, repeat
 import pytest
 
 from sparklog.backup.cut import take_cut
+from sparklog.backup.manifest import Unseen
 from sparklog.client.admin.groups import GroupListing
 from sparklog.client.admin.transactions import TransactionListing
 from sparklog.client.cluster.offsets import EARLIEST, OffsetAndTimestamp
@@ -21,7 +22,8 @@ TP = TopicPartition("clicks", 0)
 class Brokers:
     """Answers as told: ``ends`` and ``ending`` (whether a transaction is on its way to its end) one after the other."""
 
-    def __init__(self, ends, ending=(), used=True, committed=(), start=0):
+    def __init__(self, ends, ending=(), used=True, committed=(), start=0, sees=True):
+        self._sees = sees
         self._ends = chain(ends, repeat(ends[-1]))
         self._ending = chain(ending, repeat(False))
         self._used = used
@@ -43,6 +45,14 @@ class Brokers:
             return found if next(self._ending) else []
         return found
 
+    def sees_all_groups(self):
+        return self._sees
+
+    def sees_all_transactions(self):
+        if isinstance(self._used, ApiError):
+            raise self._used
+        return self._sees
+
     def list_groups(self):
         self.asked.append("groups")
         return [GroupListing(group, "consumer", "Empty", "") for group in self._committed]
@@ -57,7 +67,7 @@ def cut(brokers, patience_s=0.0, clock=None):
 
 def test_groups_are_read_between_looks_at_transactions_and_these_between_the_ends():
     brokers = Brokers([7])
-    assert cut(brokers) == ({TP: 0}, {TP: 7}, {}, True)
+    assert cut(brokers) == ({TP: 0}, {TP: 7}, {}, True, Unseen())
     assert brokers.asked == ["end", "transactions", "groups", "transactions", "end", "start"]
 
 
@@ -73,6 +83,13 @@ def test_groups_are_read_between_looks_at_transactions_and_these_between_the_end
 )
 def test_it_is_whole_where_nothing_ends_or_moves_meanwhile(brokers, is_consistent):
     assert cut(brokers).is_consistent is is_consistent
+
+
+def test_it_is_not_taken_for_whole_where_transactions_may_be_hidden():
+    clock = ManualClock()
+    found = cut(Brokers([7], sees=False), patience_s=5.0, clock=clock)
+    assert (found.is_consistent, found.unseen) == (False, Unseen(groups=True, transactions=True))
+    assert clock.monotonic() == 0
 
 
 def test_the_later_end_counts():

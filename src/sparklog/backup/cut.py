@@ -6,6 +6,9 @@ below the end of one partition and another to come elsewhere, is on its way to i
 it ended after that and took a group's offset with it, it moved an end. So with equal ends and no transaction that is
 ending the cut is whole. Otherwise the later ends are taken: output that a group's offset speaks of was written before
 it, so is below them.
+
+Brokers list only the groups and transactions that a user may describe. Where it may not describe all of them, the cut
+says so, and is not taken for whole: a transaction that nobody sees may be ending.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sparklog.backup.manifest import GroupOffset
+from sparklog.backup.manifest import GroupOffset, Unseen
 from sparklog.client.admin.admin import Admin
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, plain_offsets
 from sparklog.clock import Clock
@@ -35,32 +38,44 @@ class Cut(NamedTuple):
     groups: Groups
     is_consistent: bool
     """No transaction ended meanwhile."""
+    unseen: Unseen
 
 
 def take_cut(admin: Admin, partitions: Collection[TopicPartition], patience_s: float, clock: Clock) -> Cut:
     """Take it, again and again for ``patience_s`` seconds until no transaction ends meanwhile. Raises ApiError."""
     deadline = clock.monotonic() + patience_s
+    unseen = Unseen(groups=not admin.sees_all_groups(), transactions=not _sees_all_transactions(admin))
     while True:
-        cut = _take_once(admin, partitions)
-        if cut.is_consistent or clock.monotonic() >= deadline:
+        cut = _take_once(admin, partitions, unseen)
+        if cut.is_consistent or unseen.transactions or clock.monotonic() >= deadline:
             return cut
         clock.sleep(_PAUSE_S)
 
 
-def _take_once(admin: Admin, partitions: Collection[TopicPartition]) -> Cut:
+def _take_once(admin: Admin, partitions: Collection[TopicPartition], unseen: Unseen) -> Cut:
     before = _ends(admin, partitions)
     is_quiet = _is_quiet(admin)
-    committed = _committed(admin, partitions)
+    committed, refused = _committed(admin, partitions)
     is_quiet = is_quiet and _is_quiet(admin)
     ends = _ends(admin, partitions)
     firsts = plain_offsets(admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
     starts = {tp: min(firsts[tp], ends[tp]) for tp in partitions}
-    is_consistent = is_quiet and (before == ends or not _is_used(admin))
-    return Cut(starts, ends, _within(committed, starts, ends), is_consistent)
+    is_consistent = is_quiet and not unseen.transactions and (before == ends or not _is_used(admin))
+    return Cut(starts, ends, _within(committed, starts, ends), is_consistent, unseen._replace(refused=refused))
 
 
 def _ends(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     return plain_offsets(admin.list_offsets(dict.fromkeys(partitions, LATEST), isolation=IsolationLevel.READ_COMMITTED))
+
+
+def _sees_all_transactions(admin: Admin) -> bool:
+    """True where brokers tell nothing of transactions: no right would help."""
+    try:
+        return admin.sees_all_transactions()
+    except ApiError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return True
+        raise
 
 
 def _is_quiet(admin: Admin) -> bool:
@@ -78,19 +93,25 @@ def _is_used(admin: Admin) -> bool:
     return bool(admin.list_transactions())
 
 
-def _committed(admin: Admin, partitions: Collection[TopicPartition]) -> Groups:
-    """What each group has committed for these partitions; where a transaction may change it, what is decided."""
+def _committed(admin: Admin, partitions: Collection[TopicPartition]) -> tuple[Groups, tuple[str, ...]]:
+    """What each group has committed for these partitions; where a transaction may change it, what is decided. And the
+    groups whose offsets we may not read.
+    """
     wanted = set(partitions)
     found: Groups = {}
+    refused = []
     for each in admin.list_groups():
-        offsets = {
-            tp: GroupOffset(at.offset, at.metadata)
-            for tp, at in admin.group_offsets(each.group_id).items()
-            if tp in wanted
-        }
+        try:
+            committed = admin.group_offsets(each.group_id)
+        except ApiError as error:
+            if error.code is not ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                raise
+            refused.append(each.group_id)
+            continue
+        offsets = {tp: GroupOffset(at.offset, at.metadata) for tp, at in committed.items() if tp in wanted}
         if offsets:
             found[each.group_id] = offsets
-    return found
+    return found, tuple(refused)
 
 
 def _within(groups: Groups, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> Groups:

@@ -133,7 +133,7 @@ class _Run:
         runs = self._place.list(SEGMENTS).directories
         saved = {name: self._topic(info, cut, runs) for name, info in topics.items()}
         made_ms, cluster_id = self._clock.now_ms(), self._admin.describe_cluster().cluster_id or ""
-        backup = Backup(self._name, made_ms, cluster_id, cut.is_consistent, saved, cut.groups)
+        backup = Backup(self._name, made_ms, cluster_id, cut.is_consistent, saved, cut.groups, cut.unseen)
         self._backups.put(number, backup)
         return Made(number, backup, self._copied)
 

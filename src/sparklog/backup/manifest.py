@@ -22,6 +22,20 @@ _FORMAT = 1
 _DIRECTORY = "backups"
 
 
+class Unseen(NamedTuple):
+    """What the user that made a backup might not describe, so that it is not in it, or nobody knows."""
+
+    groups: bool = False
+    """Groups may be missing, for brokers list only those that the user may describe."""
+    transactions: bool = False
+    """Transactions may have ended while the cut was taken, for the same reason."""
+    refused: tuple[str, ...] = ()
+    """Groups that are missing, by name: the user was told of them, and not of their offsets."""
+
+
+ALL_SEEN = Unseen()
+
+
 class PartitionBackup(NamedTuple):
     """The offsets ``start`` ≤ o < ``end`` of a partition, and its ``files`` in their order."""
 
@@ -72,6 +86,7 @@ class Backup:
     """
     topics: dict[str, TopicBackup]
     groups: dict[str, dict[TopicPartition, GroupOffset]]
+    unseen: Unseen = ALL_SEEN
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionBackup]]:
         for name, topic in self.topics.items():
@@ -94,6 +109,7 @@ class Backup:
                 group: [[*tp, at.offset, at.metadata] for tp, at in sorted(offsets.items())]
                 for group, offsets in self.groups.items()
             },
+            "unseen": self.unseen._asdict(),
         }
 
     @classmethod
@@ -112,12 +128,18 @@ class Backup:
                     group: {TopicPartition(topic, number): GroupOffset(*at) for topic, number, *at in offsets}
                     for group, offsets in found["groups"].items()
                 },
+                _unseen_from_json(found.get("unseen", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(f"the manifest of a backup lacks something: {error!r}") from error
         for tp, partition in backup.partitions():
             partition.check(tp)
         return backup
+
+
+def _unseen_from_json(found: Document) -> Unseen:
+    """Of an older backup nothing is told of that."""
+    return Unseen(bool(found.get("groups")), bool(found.get("transactions")), tuple(found.get("refused", ())))
 
 
 def _topic_to_json(topic: TopicBackup) -> dict[str, Any]:

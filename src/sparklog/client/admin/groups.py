@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
+from uuid import uuid4
 
 from sparklog.client.admin.base import AdminBase, raise_error, raise_first
 from sparklog.client.cluster.arguments import checked_names, checked_partitions
@@ -91,6 +92,20 @@ class GroupAdmin(AdminBase):
         answers = await self._ask_reachable_brokers(ApiKey.LIST_GROUPS, request, timeout)
         failures = {broker: each for broker, each in answers.items() if isinstance(each, SparklogError)}
         return _listings(each for each in answers.values() if not isinstance(each, SparklogError)), failures
+
+    async def sees_all_groups(self) -> bool:
+        """Whether we may describe a group of any name; else lists leave out those that we may not, and do not tell.
+
+        A broker is asked for a group of a name that nobody has chosen. What we may not describe by its own name is not
+        told by that.
+        """
+        name = uuid4().hex
+        answer = await self._session.any_broker_request(
+            ApiKey.DESCRIBE_GROUPS,
+            lambda version: DescribeGroupsRequest(version=version, groups=[name], include_authorized_operations=False),
+            check=lambda _: None,
+        )
+        return bool(answer.groups[0].error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """These groups, of either protocol; one that does not exist has the state Dead."""

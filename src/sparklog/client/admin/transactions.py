@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
+from uuid import uuid4
 
 from sparklog.client.admin.base import AdminBase, Answers, error_of, raise_error
 from sparklog.client.cluster.arguments import checked_names, checked_partitions
@@ -130,6 +131,20 @@ class TransactionAdmin(AdminBase):
             for broker, answer in answers.items()
             for each in answer.transaction_states
         )
+
+    async def sees_all_transactions(self) -> bool:
+        """Whether we may describe a transaction of any id; else lists leave out those that we may not, and do not tell.
+
+        A broker is asked for one of an id that nobody has chosen. What we may not describe by its own id is not told by
+        that. Raises ApiError: UNSUPPORTED_VERSION.
+        """
+        name = uuid4().hex
+        answer = await self._session.any_broker_request(
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            lambda version: DescribeTransactionsRequest(version=version, transactional_ids=[name]),
+            check=lambda _: None,
+        )
+        return bool(answer.transaction_states[0].error_code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """These ids as their coordinators have them; the first unknown one raises."""

@@ -4,6 +4,14 @@ import json
 
 import pytest
 
+from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.security.access import Operation, ResourceType
+from sparklog.security.acl.binding import AclBinding
+from sparklog.security.acl.entry import AclEntry
+from sparklog.security.acl.pattern import PatternType, ResourcePattern
+from sparklog.structs import TopicPartition
+from sparklog.testing.secured import ADMIN
+
 pytestmark = pytest.mark.integration
 
 
@@ -33,6 +41,47 @@ def test_a_backup_is_made_listed_and_read_again(here, filled, dest):
     assert here("backup", "verify", dest).out == "1 backup whole: 1\n"
     assert here("backup", "verify", dest, "--all").out == "2 backups whole: 0, 1\n"
     assert here("backup", filled, "--dest", dest).err.startswith("nothing was copied; ")
+
+
+def test_what_a_user_may_not_describe_is_told(run, secured, topic, dest):
+    """``operator`` may read the topic. Of the groups with offsets in it, it is given the right to one, then to all."""
+    hidden, named = f"{topic}-hidden", f"{topic}-named"
+
+    def allow(operation, kind, name):
+        pattern = ResourcePattern(kind, name, PatternType.LITERAL)
+        admin.create_acls([AclBinding(pattern, AclEntry("User:operator", "*", operation))])
+
+    def backed_up():
+        found = run("backup", topic, "--dest", dest, "--command-config", secured.client_file("operator"))
+        assert found.status == 0, found.err
+        listed = json.loads(run("backup", "list", dest, "--output", "json").out)[-1]
+        return found, listed
+
+    with Admin(secured.client(ADMIN)) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
+        for group in (hidden, named):
+            admin.alter_group_offsets(group, {TopicPartition(topic, 0): 0})
+        allow(Operation.READ, ResourceType.TOPIC, topic)
+        allow(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic)
+        found, listed = backed_up()
+        assert "warning: groups that this user may not DESCRIBE are not in the backup" in found.err
+        assert "warning: transactions that this user may not DESCRIBE may have ended meanwhile" in found.err
+        assert "--operation Describe --group '*'" in found.err
+        assert "0, not all\tperhaps not" in found.out
+        assert (listed["groups"], listed["unseen"]) == ([], {"groups": True, "transactions": True, "refused": []})
+        allow(Operation.DESCRIBE, ResourceType.GROUP, named)
+        assert backed_up()[1]["groups"] == [named]
+        allow(Operation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster")  # it lists all groups, and gives no offsets
+        found, listed = backed_up()
+        assert "warning: not in the backup: groups " in found.err
+        assert hidden in found.err
+        assert hidden in listed["unseen"]["refused"]
+        allow(Operation.DESCRIBE, ResourceType.GROUP, "*")
+        allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "*")
+        found, listed = backed_up()
+        assert "warning" not in found.err
+        assert (listed["groups"], listed["is_consistent"]) == ([hidden, named], True)
+        assert listed["unseen"] == {"groups": False, "transactions": False, "refused": []}
 
 
 def test_damage_is_an_error_that_names_the_file(here, filled, dest):

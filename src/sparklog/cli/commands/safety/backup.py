@@ -15,9 +15,10 @@ from sparklog.cli.names import TOPIC
 from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
-    from sparklog.backup.manifest import Backup
+    from sparklog.backup.manifest import Backup, Unseen
 
 _COLUMNS = ("backup", "made", "topics", "partitions", "records", "bytes", "groups", "consistent")
+_RIGHT = "An administrator gives the right: sparklog acl add --allow-principal User:NAME --operation Describe"
 
 
 class _Commands(GuessingGroup):
@@ -81,7 +82,9 @@ def run(topics: tuple[str, ...], dest: str, patience: float, anew: bool, as_json
         show_table(_COLUMNS, [_row(made.number, made.backup)], right=_COLUMNS[2:-1])
         copied = f"{made.copied_bytes:,} bytes were copied" if made.copied_bytes else "nothing was copied"
         click.echo(f"{copied}; what an earlier backup had was not copied again", err=True)
-    if not made.backup.is_consistent:
+    for line in _warnings(made.backup.unseen):
+        click.echo(line, err=True)
+    if not made.backup.is_consistent and not made.backup.unseen.transactions:
         click.echo(
             "transactions ended all the while: one may be in the backup in some partitions and not in others;"
             " --wait gives it longer to find a quiet moment",
@@ -163,6 +166,24 @@ def _chosen(dest: str, number: int | None) -> dict[int, Backup]:
     return {at: found[at]}
 
 
+def _warnings(unseen: Unseen) -> list[str]:
+    """What is to be said of a backup whose user might not see everything: what may be missing, and the right for it."""
+    said = []
+    if unseen.refused:
+        said.append(f"not in the backup: groups {', '.join(unseen.refused)}, which this user may not DESCRIBE")
+    if unseen.groups:
+        said.append(
+            "groups that this user may not DESCRIBE are not in the backup; brokers do not tell whether there are any."
+            f" {_RIGHT} --group '*'"
+        )
+    if unseen.transactions:
+        said.append(
+            "transactions that this user may not DESCRIBE may have ended meanwhile: one may be in the backup in some"
+            f" partitions and not in others. {_RIGHT} --transactional-id '*'"
+        )
+    return [f"warning: {each}" for each in said]
+
+
 def _row(number: int, backup: Backup) -> list[object]:
     return [
         number,
@@ -171,7 +192,7 @@ def _row(number: int, backup: Backup) -> list[object]:
         sum(len(each.partitions) for each in backup.topics.values()),
         sum(file.records for _, each in backup.partitions() for file in each.files),
         backup.nbytes,
-        len(backup.groups),
+        f"{len(backup.groups)}{', not all' if backup.unseen.groups or backup.unseen.refused else ''}",
         "yes" if backup.is_consistent else "perhaps not",
     ]
 
@@ -193,4 +214,5 @@ def _document(number: int, backup: Backup) -> dict[str, object]:
         "is_consistent": backup.is_consistent,
         "topics": topics,
         "groups": sorted(backup.groups),
+        "unseen": backup.unseen._asdict(),
     }
