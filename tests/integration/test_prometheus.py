@@ -13,7 +13,11 @@ from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 LACK = lack_of("prometheus")
-pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(LACK), reason=LACK)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,  # half a minute of waiting for scrapes; promtool tries every rule in every run
+    pytest.mark.skipif(bool(LACK), reason=LACK),
+]
 
 LOAD = [TopicPartition("load", number) for number in range(4)]
 GROUP = "late"
