@@ -638,6 +638,7 @@ def test_the_broker_outlives_whatever_strangers_send_for_long(target, seed):
 # ZooKeeper
 
 
+DENYING = "/kafka-acl-extended/prefixed/Topic/lea"
 STRANGE = [
     ("/config/changes/garbage", b""),
     ("/config/changes/config_change_2147483647", b'{"version":2,"entity_path":"users/eve"}'),
@@ -660,7 +661,7 @@ STRANGE = [
     ("/delegation_token/tokens/id", b"[" * 50_000),
     ("/kafka-acl/Topic/other", b"[" * 50_000),
     ("/kafka-acl/Thing/other", b"{"),
-    ("/kafka-acl-extended/prefixed/Topic/lea", b'{"version":1,"acls":[{"principal":"User:eve"}]}'),
+    (DENYING, b'{"version":1,"acls":[{"principal":"User:eve"}]}'),
 ]
 
 
@@ -687,10 +688,11 @@ def test_what_a_stranger_writes_in_zookeeper_neither_opens_up_nor_hides_a_revoca
         nobodys = [make_acl("ip", "192.0.2.1", all=True)]
         made.append(client.create("/kafka-acl/Topic/nobodys", b"{}", nobodys))
         made.append(client.create("/config/users/nobody", b"{}", nobodys))
-        for path, data in STRANGE:
+        for path, data in sorted(STRANGE, key=lambda each: "change" in each[0]):  # brokers hear of what is there
             made.append(client.create(path, data, sequence=path.endswith("_"), makepath=True))
         eventually(lambda: not may_read())  # what cannot be read denies
-        client.delete(made.pop())
+        made.remove(DENYING)
+        client.delete(DENYING)
         client.create("/kafka-acl-extended-changes/acl_changes_", STRANGER_IS_GONE, sequence=True)
         eventually(may_read)
         client.delete("/kafka-acl/Topic/leak-exists")

@@ -180,7 +180,6 @@ def test_the_strategy_of_compaction_and_its_header_are_set_together(connection, 
         (TOPIC, "", ErrorCode.INVALID_REQUEST),
         (BROKER, "99", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
-        (8, "0", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_has_no_settings_here(connection, kind, name, code):

@@ -27,6 +27,7 @@ def visit(chromium, served):
     page = chromium.page()
 
     def visited(part, host=served.host):
+        page.go("about:blank")  # another part of the same page would show what was there for a moment
         page.go(f"http://{host}/{part}")
         page.wait("document.querySelector('h1') && document.querySelector('main :is(table, form)')")
         return page
@@ -70,7 +71,7 @@ def test_a_place_in_a_table_has_an_address_of_its_own(visit, make, topic):
         make(number + 1, f"-{number}")
     page = visit(f"#/topics?search={topic}")
     page.wait("document.querySelectorAll('tbody tr').length === 3")
-    page.run("[...document.querySelectorAll('th button')].find((each) => each.textContent === 'Partitions').click()")
+    press(page, "Partitions", "th")
     page.wait("document.querySelector('th[aria-sort=ascending]')?.textContent === 'Partitions'")
     page.run("document.querySelector('th[aria-sort] button').click()")
     page.wait("document.querySelector('th[aria-sort=descending]') && location.hash.includes('descending=true')")
@@ -119,12 +120,12 @@ def test_new_records_appear_as_they_come(visit, bootstrap, make):
     name = make(1)
     page = visit(f"#/records?topic={name}")
     page.wait_text("Looked at 0 records")
-    page.run("[...document.querySelectorAll('button')].find((each) => each.textContent === 'Live tail').click()")
+    click(page, "Live tail")
     page.wait_text("Waiting for new records")
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send(name, "just now")
     page.wait_text("just now")
-    page.run("[...document.querySelectorAll('button')].find((each) => each.textContent === 'Stop').click()")
+    click(page, "Stop")
     page.wait_text("Stopped.")
 
 
@@ -180,11 +181,12 @@ def test_a_visitor_logs_in_and_out(visit, secured):
 
 
 def click(page, text):
-    page.run(f"[...document.querySelectorAll('button')].find((each) => each.textContent === {text!r}).click()")
+    """A button, once it is there."""
+    press(page, text, "body")
 
 
 def press(page, text, inside="dialog"):
-    """The button of a form."""
+    """A button that is in something, once it is there and can be pressed."""
     buttons = f"[...document.querySelectorAll('{inside} button')]"
     page.wait(f"{buttons}.some((each) => each.textContent === {text!r} && !each.disabled)")
     page.run(f"{buttons}.find((each) => each.textContent === {text!r}).click()")

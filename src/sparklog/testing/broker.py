@@ -13,10 +13,12 @@ from sparklog.local.running import Running
 QUICK_SETTINGS = {
     "zookeeper.session.timeout.ms": "3000",
     "group.initial.rebalance.delay.ms": "0",
+    "log.retention.check.interval.ms": "86400000",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-"""What every test wants of a broker: notice a death soon, do not wait, make few files."""
+"""What every test wants of a broker: notice a death soon, do not wait, delete no old record in the middle of a test, make
+few files."""
 
 
 def settings_arguments(settings: Mapping[str, object] | None) -> tuple[str, ...]:
