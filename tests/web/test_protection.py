@@ -67,3 +67,25 @@ def test_a_proxys_name_is_ours_where_it_was_told(bootstrap):
         browser = served.browser()
         assert browser.get("/api/session", Host="log.example").status == 200
         assert browser.post("/api/logout", Host="log.example", Origin="https://log.example").status == 200
+
+
+def test_what_is_no_origin_is_refused(browser):
+    answer = browser.get("/api/cluster", Origin="http://[")
+    assert (answer.status, answer.json["error"]["code"]) == (403, "FOREIGN_ORIGIN")
+
+
+@pytest.mark.parametrize(
+    ("body", "charset"),
+    [
+        ("{}-", "; charset=punycode"),  # what it is in UTF-8; to read that charset takes a minute for each megabyte
+        ('{"user": 1}', "; charset=none"),
+        ("[" * 100_000, ""),
+    ],
+)
+def test_a_body_that_nobody_should_send_is_refused_at_once(body, charset):
+    settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    with Served(settings) as served:
+        browser = served.browser()
+        answer = browser.request("POST", "/api/login", body, Content_Type=f"application/json{charset}")
+    assert (answer.status, answer.json["error"]["code"]) == (400, "INVALID_REQUEST")
+    assert ("must be given" in answer.json["error"]["message"]) == ("none" in charset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -84,8 +85,14 @@ def number(
 
 
 async def body(request: web.Request) -> dict[str, Any]:
-    """The JSON object that a change comes with."""
-    found = await request.json()
+    """The JSON object that a change comes with, in UTF-8.
+
+    Another charset is not looked for: to read some of Python's takes minutes, and anybody may name them.
+    """
+    try:
+        found = json.loads((await request.read()).decode())
+    except RecursionError:
+        raise ValueError("a JSON object is expected, not one of so many levels") from None
     if not isinstance(found, dict):
         raise ValueError("a JSON object is expected")
     return found

@@ -97,12 +97,20 @@ def _foreign(request: web.Request, own: frozenset[str]) -> web.StreamResponse | 
     if not request.path.startswith("/api/"):
         return None
     origin = request.headers.get("Origin")
-    is_ours = origin is None or urlsplit(origin).netloc.lower() in own
+    is_ours = origin is None or _host_of(origin) in own
     if not is_ours or request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return refusal(403, "FOREIGN_ORIGIN", "another page may not ask for this")
     if request.method not in _READING and request.content_type != "application/json":
         return refusal(415, "NOT_JSON", "a change is asked for in JSON")
     return None
+
+
+def _host_of(origin: str) -> str:
+    """In small letters; empty for what is no origin."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
