@@ -115,3 +115,8 @@ def test_numbers_keep_their_digits():
     assert indented('{"a":[1.0,1e5,-0],"b":{},"c":[]}') == (
         '{\n  "a": [\n    1.0,\n    1e5,\n    -0\n  ],\n  "b": {},\n  "c": []\n}'
     )
+
+
+def test_deep_members_are_not_moved_to_the_right_without_bound():
+    text = "[" * 400 + "1," * 20_000 + "1" + "]" * 400
+    assert indented(text) == text

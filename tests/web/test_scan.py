@@ -77,3 +77,21 @@ def test_nothing_to_look_at(search):
 def test_a_place_that_is_none():
     with pytest.raises(ValueError, match="anywhere"):
         matching("x", "header")
+
+
+def test_headers_count_as_bytes(served, bootstrap, make, monkeypatch):
+    monkeypatch.setattr(scan, "_LARGEST_FOUND", 1000)
+    tp = TopicPartition(make(1), 0)
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for _ in range(2):
+            producer.send(tp.topic, b"x", headers=[("h", b"")] * 20)
+
+    async def run():
+        visitor = await served.server._visitors.anybody()
+        found = Scan({tp: 0}, {tp: 2}, matching("", "value"), 100, ManualClock())
+        async with reader(visitor) as consumer:
+            await found.run(consumer)
+        return found
+
+    found = served.run(run())
+    assert (found.looked_at, found.stopped, found.next) == (1, "bytes", {tp: 1})

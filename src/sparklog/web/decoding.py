@@ -17,6 +17,7 @@ from sparklog.registry import ValueDecoder
 
 AUTO: Final = "auto"
 _LARGEST_JSON: Final = 1 << 20
+_LARGEST_INDENTED: Final = 4 << 20
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
@@ -134,15 +135,20 @@ class Decoding:
 
 
 def indented(text: str) -> str:
-    """JSON with a line for each member, and its tokens as they were."""
+    """JSON with a line for each member, and its tokens as they were.
+
+    The text itself where that is too large: the blanks before deep members can be a thousand times the text.
+    """
     lines: list[str] = [""]
-    depth, before = 0, ""
+    depth, before, size = 0, "", len(text)
     for token in _TOKEN.findall(text):
         if token in "]}":
             depth -= 1
-            if before not in "[{":
-                lines.append("  " * depth)
-        elif before and before in "[{,":
+        begins_line = before not in "[{" if token in "]}" else before in ("[", "{", ",")
+        if begins_line:
+            size += 2 * depth
+            if size > _LARGEST_INDENTED:
+                return text
             lines.append("  " * depth)
         lines[-1] += f"{token} " if token == ":" else token
         depth += token in ("[", "{")

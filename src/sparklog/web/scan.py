@@ -16,8 +16,10 @@ from sparklog.web.visitors import Visitor
 MOST_RECORDS: Final = 500
 _LONGEST_S: Final = 20.0
 _LARGEST: Final = 256 << 20
-"""Bytes of keys and values that are looked at."""
+"""Bytes of keys, values and headers that are looked at."""
 _LARGEST_FOUND: Final = 16 << 20
+_A_HEADER: Final = 100
+"""Bytes that a header takes beside its name and its value."""
 _A_POLL: Final = 500
 _POLL_S: Final = 0.25
 _FETCH: Final = {"fetch.max.bytes": 8 << 20, "max.partition.fetch.bytes": 1 << 20}
@@ -81,7 +83,7 @@ class Scan:
         return True
 
     def _look_at(self, record: ConsumerRecord) -> None:
-        size = len(record.key or b"") + len(record.value or b"")
+        size = len(record.key or b"") + len(record.value or b"") + _size_of_headers(record)
         self.next[record.tp] = record.offset + 1
         self.looked_at += 1
         self.bytes += size
@@ -102,6 +104,10 @@ class Scan:
         """Behind the last record there may be markers, or what compaction left of others."""
         for tp, at in consumer.positions().items():
             self.next[tp] = max(self.next[tp], at.offset)
+
+
+def _size_of_headers(record: ConsumerRecord) -> int:
+    return sum(len(name) + len(value or b"") + _A_HEADER for name, value in record.headers)
 
 
 def matching(text: str, where: str) -> Matching:

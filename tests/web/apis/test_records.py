@@ -135,3 +135,11 @@ def test_so_many_tails_and_no_more_and_those_that_are_left_end(served, browser, 
         answer.close()
         connection.close()
     assert eventually(lambda: browser.get(f"/api/records?topic={name}").status == 200)
+
+
+def test_so_many_headers_are_told_and_how_many_there_are(browser, bootstrap, make):
+    name = make(1)
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(name, b"x", headers=[("h", b"")] * 101)
+    (found,) = search(browser, name)["records"]
+    assert (len(found["headers"]), found["header_count"]) == (100, 101)

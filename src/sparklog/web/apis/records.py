@@ -25,6 +25,8 @@ from sparklog.web.visitors import Visitor
 _SHORT: Final = 2000
 """Characters of a key or a value in a table."""
 _WHOLE: Final = 1 << 20
+_HEADERS: Final = 100
+"""So many of a record are told."""
 _EXACT: Final = 2**53
 """Below it a number of a page's script is exact."""
 _ISOLATIONS: Final = ("read_uncommitted", "read_committed")
@@ -170,8 +172,10 @@ def _row(each: ConsumerRecord, key: Shown | None, value: Shown | None, decoding:
         "key": _part(key),
         "value": _part(value),
         "headers": [
-            [name, _part(decoding.shown(header, AUTO, most, topic=each.topic))] for name, header in each.headers
+            [name, _part(decoding.shown(header, AUTO, most, topic=each.topic))]
+            for name, header in each.headers[:_HEADERS]
         ],
+        "header_count": len(each.headers),
     }
 
 

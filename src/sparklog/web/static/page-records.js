@@ -15,7 +15,10 @@ function part(shown) {
   return [shown.text, shown.is_cut && h("em", { class: "quiet" }, ` … cut, ${bytes(shown.size)} in all`)];
 }
 
-const headers = (row) => row.headers.map(([name, value]) => h("div", {}, `${name}: `, part(value)));
+const headers = (row) => [
+  ...row.headers.map(([name, value]) => h("div", {}, `${name}: `, part(value))),
+  row.header_count > row.headers.length && h("div", { class: "quiet" }, `${row.headers.length} of ${row.header_count} headers`),
+];
 
 const columns = (topic, form) => [
   { title: "Offset", kind: "number", cell: (row) => h("button", { type: "button", title: "Show the whole record", onclick: () => whole(topic, row, form()) }, `${row.partition}: ${row.offset}`) },
