@@ -750,3 +750,13 @@ def test_partitions_are_added_by_the_controller_only_and_never_in_place_of_other
         with pytest.raises(CoordinationError, match="changed meanwhile"):
             zk.add_partitions(TopicAssignment("t", other), version)
     assert len(zk.assignment("t").partitions) == 3
+
+
+def test_no_level_of_logging_writes_what_znodes_hold(connect, caplog):
+    caplog.set_level(1, "kazoo.client")
+    zk, _ = connect()
+    zk.change_config("users/alice", lambda _: {"SCRAM-SHA-256": "stored_key=secret"})
+    assert zk.config("users/alice") == {"SCRAM-SHA-256": "stored_key=secret"}
+    assert "GetData" in caplog.text
+    assert "secret" not in caplog.text
+    assert zk._client.client_id[1].hex() not in caplog.text

@@ -7,6 +7,7 @@ Source: ZooKeeper 3.9, ``StaticHostProvider`` and ``ClientCnxn``, which divide t
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -29,6 +30,32 @@ from sparklog.zk.ownership import OwningClient
 _DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _LONGEST_PAUSE_S = 1.0
 """Between two rounds of attempts to connect; kazoo's own would double up to an hour."""
+
+
+class WithoutContents(logging.Filter):
+    """For the log of kazoo: of requests and answers their kind and their path.
+
+    At DEBUG kazoo writes whole znodes, which have the credentials of users, and below that the session's password.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.INFO and isinstance(record.args, tuple):
+            record.args = tuple(map(_kind_of, record.args))
+        return True
+
+
+def _kind_of(each: object) -> object:
+    if isinstance(each, int | Exception):
+        return each
+    path = getattr(each, "path", None)
+    return f"{type(each).__name__} {path}" if isinstance(path, str) else type(each).__name__
+
+
+def _kazoo_log() -> logging.Logger:
+    logger = logging.getLogger("kazoo.client")
+    if not logger.filters:
+        logger.addFilter(WithoutContents())
+    return logger
 
 
 class Connects(SequentialThreadingHandler):  # type: ignore[misc]
@@ -156,4 +183,5 @@ def kazoo_client(
         handler=Connects(session_timeout / len(members), tls_context(security)),
         sasl_options=_sasl_options(security),
         connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": _LONGEST_PAUSE_S},
+        logger=_kazoo_log(),
     )
