@@ -9,8 +9,16 @@ import pytest
 from sparklog.client.producer.producer import Producer
 from sparklog.client.zookeeper import group
 from sparklog.client.zookeeper.consumer import ZooKeeperConsumer
+from sparklog.client.zookeeper.registry import GroupRegistry
 from sparklog.config.zookeeper_security import OPEN
-from sparklog.errors import ClientClosed, ConfigError, ConsumerIdTaken, LayoutConflict, LocalProtocolError
+from sparklog.errors import (
+    ClientClosed,
+    ConfigError,
+    ConsumerIdTaken,
+    CoordinationError,
+    LayoutConflict,
+    LocalProtocolError,
+)
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 from sparklog.testing.zookeeper import CuttingProxy
@@ -427,3 +435,24 @@ def test_records_held_too_long_go_to_the_next_owner(cluster, make, join, tree, t
     second = join(consumer_id="b")
     assert "y" in read(second, 1)
     assert tree.owners(topic) == {0: "a-0", 1: "b-0"}
+
+
+def test_a_claim_of_a_round_that_failed_is_given_up_when_it_is_anothers(join, tree, topic, make, monkeypatch):
+    """Where a connection breaks after the claims, they stand, and nobody reads: that must end with the next share."""
+    make(2)
+    asked, fails = GroupRegistry.offsets, []
+
+    def offsets(self, claims):
+        if not fails:
+            fails.append(self)
+        if self in fails:
+            raise CoordinationError("ZooKeeper: ConnectionLoss")
+        return asked(self, claims)
+
+    monkeypatch.setattr(GroupRegistry, "offsets", offsets)
+    first = join()
+    assert set(tree.owners(topic)) == {0, 1}
+    second = join()
+    eventually(lambda: len(tree.names("ids")) == 2, what="two members")
+    fails[0] = None
+    eventually(lambda: (partitions(first), partitions(second)) in (({0}, {1}), ({1}, {0})), what="a share each")

@@ -112,6 +112,8 @@ def test_a_registration_is_kafkas_json():
         b'{"subscription":{"a":1,"b":1},"pattern":"white_list"}',
         b'{"subscription":{"(":1},"pattern":"black_list"}',
         b'{"subscription":{"t":1},"pattern":"static","layout":"third"}',
+        b'{"subscription":{"t":10001},"pattern":"static"}',
+        b'{"subscription":{"a{1,99999999999999999999}":1},"pattern":"white_list"}',
     ],
 )
 def test_a_registration_that_is_none_is_malformed(data):
@@ -135,7 +137,7 @@ def test_a_filter_that_is_none_is_refused(expression):
         group.filter_subscription(Pattern.WHITE_LIST, expression, 1)
 
 
-@pytest.mark.parametrize("streams", [{}, {"t": 0}, {"t": True}, {"a/b": 1}, {"": 1}])
+@pytest.mark.parametrize("streams", [{}, {"t": 0}, {"t": True}, {"t": 10_001}, {"a/b": 1}, {"": 1}])
 def test_a_subscription_that_is_none_is_refused(streams):
     with pytest.raises(ConfigError):
         group.static_subscription(streams)
@@ -146,7 +148,7 @@ def test_the_partition_is_found_in_its_name(layout, home, partition):
     assert group.partition_of(group.partition_name(layout, home, partition)) == partition
 
 
-@pytest.mark.parametrize("name", ["", "a", "1-", "-", "1-2-3", "1-a", "٣"])
+@pytest.mark.parametrize("name", ["", "a", "1-", "-", "1-2-3", "1-a", "٣", "9" * 5000])
 def test_a_strangers_name_is_of_no_partition(name):
     assert group.partition_of(name) is None
 

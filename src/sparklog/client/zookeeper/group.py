@@ -20,7 +20,9 @@ from sparklog.structs import INTERNAL_TOPICS
 from sparklog.zk.znodes import CONSUMERS
 
 _VERSION = 1
-_NAME = re.compile(r"(?:-?[0-9]+-)?(?P<partition>[0-9]+)")
+_MOST_STREAMS = 10_000
+"""Of a member. Every member makes a name for each stream of all."""
+_NAME = re.compile(r"(?:-?[0-9]{1,10}-)?(?P<partition>[0-9]{1,10})")
 _ID = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 _QUOTES = "\"'"
 
@@ -94,8 +96,8 @@ def filter_subscription(pattern: Pattern, expression: str, streams: int) -> Subs
 
 
 def _check_streams(count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ConfigError(f"a topic is read in one stream or more, not in {count!r}")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_STREAMS:
+        raise ConfigError(f"a topic is read in 1 to {_MOST_STREAMS} streams, not in {count!r}")
 
 
 # who is in the group
@@ -164,13 +166,13 @@ def decode_member(path: str, data: bytes) -> Member:
             raise ValueError(f"{len(streams)} expressions")
         if pattern is not Pattern.STATIC:
             re.compile(next(iter(streams)))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, re.error) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, re.error) as error:
         raise MalformedZnode(f"znode {path} does not hold what a consumer writes: {error!r}") from error
     return Member(path.rpartition("/")[2], Subscription(pattern, streams), layout)
 
 
 def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_STREAMS:
         raise ValueError(f"{value!r} streams")
     return value
 

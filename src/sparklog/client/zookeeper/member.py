@@ -69,6 +69,8 @@ class GroupMember:
         self._held: dict[TopicPartition, _Held] = {}
         self._leaving: set[TopicPartition] = set()
         """Held still, and not read any more."""
+        self._unsure: set[Claim] = set()
+        """Asked for in rounds that failed: some may stand in ZooKeeper."""
         self._is_connected = True
         self._losses = self._losses_seen = 0
         """How often the session was lost, and how many of these losses the claims know of."""
@@ -245,6 +247,7 @@ class GroupMember:
         with suppress(CoordinationError):
             self._stop_reading(set(self._held))
             self._give_up(set(self._held))
+            self._withdraw(set(self._unsure))
             self._registry.leave(self.id)
 
     # a round
@@ -260,6 +263,7 @@ class GroupMember:
         wanted = self._share(members)
         self._stop_reading({tp for tp, held in self._held.items() if not _is_wanted(held, wanted)})
         self._give_up({tp for tp in self._leaving if self._may_go(tp)})
+        self._withdraw(self._unsure.difference(each.claim for each in wanted.values()))
         self._claim([each for tp, each in wanted.items() if tp not in self._held])
         self._start_reading(brokers)
         return not self._leaving and wanted.keys() <= self._held.keys()
@@ -329,6 +333,7 @@ class GroupMember:
         if not wanted:
             return
         claims = {each.claim: each.stream for each in wanted}
+        self._unsure |= claims.keys()
         won = self._registry.claim(claims)
         if self._losses != self._losses_seen:
             self._registry.release(won)  # of a session that the other claims are not of
@@ -338,6 +343,13 @@ class GroupMember:
                 self._kick()
         offsets = self._registry.offsets(won)
         self._held |= {claim.tp: _Held(claim, claims[claim], offsets[claim]) for claim in won}
+        self._unsure -= claims.keys()
+
+    def _withdraw(self, claims: set[Claim]) -> None:
+        """Leave nothing in ZooKeeper of claims that are not wanted any more: nobody else could have them."""
+        if claims:
+            self._registry.release(claims)
+            self._unsure -= claims
 
     def _start_reading(self, brokers: Mapping[int, BrokerInfo]) -> None:
         unread = [tp for tp, held in self._held.items() if tp not in self._leaving and tp not in held.stream.assignment]
