@@ -3,15 +3,16 @@
 import logging
 import random
 import threading
+from unittest.mock import MagicMock
 
 import pytest
 
 from sparklog.client.admin.admin import DelegationToken
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
+from sparklog.errors import ApiError, ClientClosed, ConnectionFailed, ErrorCode
 from sparklog.security.delegation.token import TokenRules, has_ended
 from sparklog.security.principal import Principal
-from sparklog.spark.options.task_login import KeptLogin, OwnLogin, TaskLogin, kept_login, task_login
+from sparklog.spark.options.task_login import BrokerTokens, KeptLogin, OwnLogin, TaskLogin, kept_login, task_login
 from sparklog.testing.clock import ManualClock
 
 ALICE = Principal("User", "alice")
@@ -254,3 +255,24 @@ def test_a_thread_renews_as_long_as_the_login_is_open(clock):
     assert renewed.wait(60)
     assert tokens.left_ms(name) >= HOUR_MS / 2
     login.close()
+
+
+def test_a_login_that_is_closed_takes_no_token_that_nobody_would_end(kept):
+    login, tokens = kept()
+    login.client()
+    login.close()
+    with pytest.raises(ClientClosed):
+        login.client()
+    assert (len(tokens.held), tokens.standing) == (1, [])
+
+
+def test_a_token_that_not_all_brokers_learn_of_is_ended(monkeypatch):
+    token = DelegationToken("t", b"hmac", "User:alice", "User:alice", (), 0, DAY_MS, 7 * DAY_MS)
+    admin = MagicMock()
+    admin.__enter__.return_value = admin
+    admin.create_delegation_token.return_value = token
+    admin.wait_for_delegation_token.side_effect = ApiError(ErrorCode.REQUEST_TIMED_OUT, "broker 2 does not know it")
+    monkeypatch.setattr("sparklog.client.admin.admin.Admin", lambda _: admin)
+    with pytest.raises(ApiError, match="broker 2"):
+        BrokerTokens(CONFIG).create(HOUR_MS, -1)
+    admin.expire_delegation_token.assert_called_once_with(b"hmac")

@@ -25,11 +25,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sparklog.clock import Clock, SystemClock
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ApiError, ClientClosed, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin, DelegationToken
@@ -66,9 +67,14 @@ class BrokerTokens:
 
         with Admin(self._config) as admin:
             token = admin.create_delegation_token(max_lifetime_ms=most_ms)
-            if token.expires_ms != min(token.max_ms, token.issued_ms + period_ms):
-                token = replace(token, expires_ms=admin.renew_delegation_token(token.hmac, period_ms))
-            admin.wait_for_delegation_token(token)
+            try:
+                if token.expires_ms != min(token.max_ms, token.issued_ms + period_ms):
+                    token = replace(token, expires_ms=admin.renew_delegation_token(token.hmac, period_ms))
+                admin.wait_for_delegation_token(token)
+            except BaseException:  # nobody is handed it, so nobody else would end it
+                with suppress(SparklogError):
+                    _end(admin, token)
+                raise
         return token
 
     def renew(self, token: DelegationToken, period_ms: int) -> None:
@@ -196,6 +202,8 @@ class KeptLogin:
 
     ``period_ms``: for how long a token is renewed, each time when half of that is over, by a thread. The thread waits
     by ``pause``, which is given seconds and returns whether the login is closed.
+
+    Where it is closed already, ``client`` raises ClientClosed: nobody would end the token.
     """
 
     def __init__(
@@ -219,6 +227,8 @@ class KeptLogin:
 
     def client(self) -> ClientConfig:
         with self._lock:
+            if self._over.is_set():
+                raise ClientClosed("the query is over, and its tasks' tokens are ended")
             now_s = self._clock.monotonic()
             self._renew_if_due(now_s)
             if self._issued is None or now_s >= min(self._issued.worn_s, self._issued.expires_s):
