@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from sparklog.errors import ConfigError, IncompatibleSchema, RegistryUnavailable, SchemaNotFound, SerializationError
 from sparklog.registry import AvroDeserializer, AvroSerializer, Reference, Schema
+from sparklog.registry.avro import parsed, refers_to_itself
+from sparklog.registry.wire import framed
 from sparklog.testing.registry import Refusal
 
 pytest.importorskip("fastavro")
@@ -187,3 +189,31 @@ class _Kept:
 
     def referenced(self, schema):
         return {}
+
+
+_LIST = '{"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}'
+
+
+def test_a_value_of_too_many_levels_is_refused_and_ends_no_process(registry):
+    number = registry.register("s", Schema(_LIST))
+    read = AvroDeserializer(registry)
+    assert read(framed(number) + b"\2\2\0") == {"next": {"next": {"next": None}}}
+    with pytest.raises(SerializationError, match="recursion"):
+        read(framed(number) + b"\2" * 200_000 + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (_LIST, True),
+        ('{"type": "record", "name": "a.R", "fields": [{"name": "m", "type": {"type": "map", "values": "R"}}]}', True),
+        ('{"type": "array", "items": ["null", "string"]}', False),
+        (
+            '{"type": "record", "name": "P", "fields": [{"name": "a", "type":'
+            ' {"type": "fixed", "name": "F", "size": 2}}, {"name": "b", "type": "F"}]}',
+            False,
+        ),
+    ],
+)
+def test_a_schema_that_refers_to_itself_is_known(registry, schema, expected):
+    assert refers_to_itself(parsed(registry, Schema(schema))) is expected

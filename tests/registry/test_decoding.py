@@ -8,6 +8,7 @@ import pytest
 
 from sparklog.errors import SchemaNotFound, SerializationError
 from sparklog.registry import AvroSerializer, JsonSerializer, Schema, ValueDecoder
+from sparklog.registry.decoding import as_line
 
 pytest.importorskip("fastavro")
 
@@ -61,3 +62,15 @@ def test_what_cannot_be_shown_is_said(registry):
         decoder.decode(b"\0\0\0\0\2\0")
     with pytest.raises(SerializationError, match="begins with byte 104"):
         decoder.decode(b"hello")
+
+
+def test_half_of_a_surrogate_pair_is_shown_as_it_is_written():
+    assert as_line("\ud800é") == '"\\ud800\\u00e9"'
+
+
+def test_too_many_levels_are_refused():
+    value = float("inf")
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(SerializationError, match="levels"):
+        as_line(value)

@@ -4,6 +4,8 @@ import pytest
 
 from sparklog.errors import SerializationError
 from sparklog.registry import JsonDeserializer, JsonSerializer, Reference, Schema
+from sparklog.registry.json_schema import checker
+from sparklog.registry.schema import JSON
 
 pytest.importorskip("jsonschema")
 
@@ -68,3 +70,11 @@ def test_a_schema_that_is_none_is_refused(registry):
     registry.register("s", Schema('"int"'))
     with pytest.raises(SerializationError, match="of AVRO, not of JSON"):
         JsonDeserializer(registry)(b"\0\0\0\0\x011")
+
+
+@pytest.mark.parametrize(
+    "schema", ["5", "[" * 100_000, '{"$schema": ["x"]}', '{"$ref": "#"}', '{"$ref": "http://127.0.0.1:1/x"}']
+)
+def test_a_schema_that_nothing_can_be_checked_by_is_refused(registry, schema):
+    with pytest.raises(SerializationError):
+        checker(registry, Schema(schema, JSON))({"a": "b"})

@@ -7,6 +7,7 @@ import pytest
 
 from sparklog.errors import ConfigError, IncompatibleSchema, RegistryError, RegistryUnavailable, SchemaNotFound
 from sparklog.registry import Reference, Schema, SchemaRegistry
+from sparklog.registry.schema import number_of
 from sparklog.security.tls.contexts import server_context
 from sparklog.security.tls.settings import TlsSettings
 from sparklog.testing.certificates import Certificates
@@ -161,3 +162,26 @@ def test_what_is_no_registry_is_found_out(status, body, complaint):
 def test_a_registry_needs_an_address():
     with pytest.raises(ConfigError, match=r"schema\.registry\.url is not set"):
         SchemaRegistry()
+
+
+@pytest.mark.parametrize("answer", [True, 1 << 31, "1", None])
+def test_an_id_that_no_value_could_begin_with_is_no_answer(answer):
+    with pytest.raises(RegistryError, match="no answer"):
+        number_of({"id": answer}, "id")
+
+
+@pytest.mark.parametrize("answer", [5, {"a": 1}, ["x", 1]])
+def test_lists_that_are_none_are_no_answers(registry, monkeypatch, answer):
+    monkeypatch.setattr(registry._http, "ask", lambda *_: answer)
+    with pytest.raises(RegistryError, match="no answer"):
+        registry.versions("s")
+    with pytest.raises(RegistryError, match="no answer"):
+        registry.subjects()
+
+
+def test_a_schema_that_refers_to_itself_through_others_is_refused(registry, monkeypatch):
+    told = {"subject": "s", "version": 1, "id": 1, "schema": '"A"'}
+    told["references"] = [{"name": "A", "subject": "s", "version": 1}]
+    monkeypatch.setattr(registry._http, "ask", lambda *_: told)
+    with pytest.raises(RegistryError, match="refers to itself"):
+        registry.referenced(Schema('"A"', references=(Reference("A", "s", 1),)))

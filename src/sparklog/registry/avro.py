@@ -73,36 +73,57 @@ class AvroDeserializer:
         self._registry = registry
         self._reader = None if schema is None else parsed(registry, Schema(text_of(schema)))
         self._from_dict = from_dict
-        self._writers: dict[int, Any] = {}
+        self._reads: dict[int, Callable[[bytes], Any]] = {}
 
     def __call__(self, data: bytes) -> Any:
         schema_id = schema_id_of(data)
-        writer = self._writers.get(schema_id)
-        if writer is None:
-            writer = self._writers[schema_id] = self._asked(schema_id)
-        found = read_avro(data, writer, self._reader)
+        read = self._reads.get(schema_id)
+        if read is None:
+            read = self._reads[schema_id] = self._asked(schema_id)
+        found = read(data)
         return found if self._from_dict is None else self._from_dict(found)
 
     def prepare(self, schema_id: int) -> None:
         """Ask the registry now for what values of ``schema_id`` were written with."""
-        self._writers[schema_id] = self._asked(schema_id)
+        self._reads[schema_id] = self._asked(schema_id)
 
-    def _asked(self, schema_id: int) -> Any:
-        return parsed(self._registry, self._registry.schema(schema_id))
+    def _asked(self, schema_id: int) -> Callable[[bytes], Any]:
+        return avro_reader(parsed(self._registry, self._registry.schema(schema_id)), self._reader)
 
 
-def read_avro(data: bytes, writer: Any, reader: Any = None) -> Any:
-    """The value behind the frame. Raises SerializationError for bytes that are not exactly one value of ``writer``."""
-    avro = needed("fastavro")
-    stream = BytesIO(data)
-    stream.seek(FRAME.size)
-    try:
-        found = avro.schemaless_reader(stream, writer, reader)
-    except Exception as error:  # fastavro raises any error, depending on the bytes
-        raise SerializationError(f"it is no value of its Avro schema: {error!r}") from error
-    if left := len(data) - stream.tell():
-        raise SerializationError(f"{left} bytes follow the value")
-    return found
+def avro_reader(writer: Any, reader: Any = None) -> Callable[[bytes], Any]:
+    """Reads the value behind the frame, of parsed schemas.
+
+    It raises SerializationError for bytes that are not exactly one value of ``writer``. A value of a schema that refers
+    to itself has as many levels as its bytes say, and fastavro's compiled reader ends the process where they are too
+    many for its stack: those are read by the one in Python, which raises RecursionError.
+    """
+    module = needed("fastavro._read_py" if refers_to_itself(writer) else "fastavro")
+
+    def read(data: bytes) -> Any:
+        stream = BytesIO(data)
+        stream.seek(FRAME.size)
+        try:
+            found = module.schemaless_reader(stream, writer, reader)
+        except Exception as error:  # fastavro raises any error, depending on the bytes
+            raise SerializationError(f"it is no value of its Avro schema: {error!r}") from error
+        if left := len(data) - stream.tell():
+            raise SerializationError(f"{left} bytes follow the value")
+        return found
+
+    return read
+
+
+def refers_to_itself(schema: Any, above: tuple[str, ...] = ()) -> bool:
+    """Whether a type of the parsed schema has a part of the same type; ``above`` are the names of what it is in."""
+    if isinstance(schema, str):
+        return schema in above
+    if isinstance(schema, list):
+        return any(refers_to_itself(each, above) for each in schema)
+    if "fields" in schema:
+        above = (*above, schema["name"])
+        return any(refers_to_itself(each["type"], above) for each in schema["fields"])
+    return any(refers_to_itself(schema[part], above) for part in ("type", "items", "values") if part in schema)
 
 
 def parsed(registry: SchemaRegistry, schema: Schema) -> Any:
@@ -112,16 +133,16 @@ def parsed(registry: SchemaRegistry, schema: Schema) -> Any:
     avro = needed("fastavro")
     try:
         return avro.parse_schema(whole(registry, schema))
-    except (ValueError, LookupError, TypeError, avro.schema.SchemaParseException) as error:
+    except (ValueError, LookupError, TypeError, RecursionError, avro.schema.SchemaParseException) as error:
         raise SerializationError(f"the Avro schema cannot be read: {error!r}") from error
 
 
 def whole(registry: SchemaRegistry, schema: Schema) -> Any:
     """The parsed JSON, with the schemas that it refers to in their places. Raises what ``json`` and fastavro raise."""
-    plain = json.loads(schema.text)
+    plain = _json(schema.text)
     if not schema.references:
         return plain
-    texts = {name: json.loads(each.text) for name, each in registry.referenced(schema).items()}
+    texts = {name: _json(each.text) for name, each in registry.referenced(schema).items()}
     repository = needed("fastavro.repository").AbstractSchemaRepository
 
     class Referenced(repository):  # type: ignore[misc, valid-type]
@@ -129,6 +150,13 @@ def whole(registry: SchemaRegistry, schema: Schema) -> Any:
             return texts[name] if name else plain
 
     return needed("fastavro.schema").load_schema("", repo=Referenced())
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it has too many levels") from None
 
 
 def text_of(schema: AvroSchema) -> str:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from sparklog.errors import SerializationError
-from sparklog.registry.avro import parsed, read_avro
+from sparklog.registry.avro import avro_reader, parsed
 from sparklog.registry.json_schema import read_json
 from sparklog.registry.registry import SchemaRegistry
 from sparklog.registry.schema import AVRO, JSON, Schema
@@ -40,19 +40,32 @@ class ValueDecoder:
 
     def _decoder(self, schema: Schema) -> _Decode:
         if schema.kind == AVRO:
-            writer = parsed(self._registry, schema)
-            return lambda data: as_line(read_avro(data, writer))
+            read = avro_reader(parsed(self._registry, schema))
+            return lambda data: as_line(read(data))
         if schema.kind == JSON:
             return lambda data: as_line(read_json(data))
         raise SerializationError(f"its schema is of {schema.kind}; only AVRO and JSON are read here")
 
 
 def as_line(value: Any) -> str:
-    """The value as one line of JSON."""
+    """The value as one line of JSON. Raises SerializationError for one of too many levels."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
+        return _line(value)
+    except RecursionError:
+        raise SerializationError("it has too many levels to be shown") from None
+
+
+def _line(value: Any) -> str:
+    try:
+        line = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
     except ValueError:  # it has a NaN or an infinity somewhere
-        return json.dumps(_without_constants(value), ensure_ascii=False, default=_plain)
+        value = _without_constants(value)
+        line = json.dumps(value, ensure_ascii=False, default=_plain)
+    try:
+        line.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can name and no file can hold
+        return json.dumps(value, default=_plain)
+    return line
 
 
 def _plain(value: Any) -> Any:

@@ -91,7 +91,7 @@ def _answer(address: Address, response: HTTPResponse, data: bytes) -> Any:
         raise RegistryError(f"the schema registry at {address} answers with more than {_MOST_BYTES:,} bytes")
     try:
         found = json.loads(data) if data else None
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if response.status < 300 and found is not None:
         return found

@@ -111,15 +111,23 @@ def checker(registry: SchemaRegistry, schema: Schema) -> _Check:
         raise SerializationError(f"its schema is of {schema.kind}, not of JSON")
     plain = _plain(schema)
     validators, errors = needed("jsonschema.validators"), needed("jsonschema.exceptions")
-    made = validators.validator_for(plain)
+    unresolvable = needed("referencing.exceptions").Unresolvable
+    if not isinstance(plain, dict | bool):
+        raise SerializationError("the JSON Schema is neither an object nor true or false")
     try:
+        made = validators.validator_for(plain)
         made.check_schema(plain)
     except errors.SchemaError as error:
         raise SerializationError(f"the JSON Schema cannot be read: {error.message}") from None
+    except (TypeError, RecursionError) as error:
+        raise SerializationError(f"the JSON Schema cannot be read: {error}") from None
     validator = made(plain, registry=_resources(registry, schema))
 
     def check(value: Any) -> None:
-        error = errors.best_match(validator.iter_errors(value))
+        try:
+            error = errors.best_match(validator.iter_errors(value))
+        except (unresolvable, RecursionError) as failure:
+            raise SerializationError(f"a value cannot be checked by its JSON Schema: {failure}") from None
         if error is not None:
             raise SerializationError(f"a value is not of the JSON Schema: {error.json_path}: {error.message}")
 
@@ -138,5 +146,5 @@ def _resources(registry: SchemaRegistry, schema: Schema) -> Any:
 def _plain(schema: Schema) -> Any:
     try:
         return json.loads(schema.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SerializationError(f"the JSON Schema is not JSON: {error}") from None

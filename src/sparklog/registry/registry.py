@@ -10,12 +10,23 @@ from urllib.parse import quote
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import IncompatibleSchema, RegistryError, SchemaNotFound
 from sparklog.registry.http import HttpRegistry
-from sparklog.registry.schema import Registered, Schema, number_of, registered_of, schema_of
+from sparklog.registry.schema import (
+    Reference,
+    Registered,
+    Schema,
+    names_of,
+    number_of,
+    numbers_of,
+    registered_of,
+    schema_of,
+)
 from sparklog.registry.settings import RegistrySettings
 
 _UNKNOWN_FOR_S = 5.0
 """For how long it is believed that there is no schema of an id. A registry may learn of one later than the log."""
 _MOST_UNKNOWN = 1000
+_DEEPEST = 100
+"""So many schemas may refer to one another in a row."""
 _IN_WORDS = {
     "BACKWARD": "it must read what its latest version wrote, so a field that is new needs a default",
     "BACKWARD_TRANSITIVE": "it must read what all its versions wrote, so a field that is new needs a default",
@@ -141,20 +152,33 @@ class SchemaRegistry:
 
     def versions(self, subject: str) -> list[int]:
         """The numbers of a subject's versions, asked each time."""
-        return list(map(int, self._http.ask("GET", f"{_of(subject)}/versions")))
+        return numbers_of(self._http.ask("GET", f"{_of(subject)}/versions"))
 
     def subjects(self) -> list[str]:
         """The names of all subjects, asked each time."""
-        return sorted(map(str, self._http.ask("GET", "/subjects")))
+        return sorted(names_of(self._http.ask("GET", "/subjects")))
 
     def referenced(self, schema: Schema) -> dict[str, Schema]:
-        """The schemas that one refers to, and those that these refer to, by name; each after what it refers to."""
+        """The schemas that one refers to, and those that these refer to, by name; each after what it refers to.
+
+        Raises RegistryError where one refers to itself.
+        """
         found: dict[str, Schema] = {}
-        for each in schema.references:
-            inner = self.version(each.subject, each.version).schema
-            found |= {name: text for name, text in self.referenced(inner).items() if name not in found}
-            found[each.name] = inner
+        self._gather(schema, found, set(), ())
         return found
+
+    def _gather(
+        self, schema: Schema, found: dict[str, Schema], done: set[Reference], above: tuple[Reference, ...]
+    ) -> None:
+        for each in schema.references:
+            if each in above or len(above) >= _DEEPEST:
+                raise RegistryError(f"version {each.version} of {each.subject} refers to itself, or through too many")
+            if each in done:
+                continue
+            done.add(each)
+            inner = self.version(each.subject, each.version).schema
+            self._gather(inner, found, done, (*above, each))
+            found[each.name] = inner
 
 
 def _of(subject: str) -> str:

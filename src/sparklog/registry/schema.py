@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from sparklog.errors import RegistryError
 
@@ -68,9 +68,28 @@ def registered_of(answer: Any) -> Registered:
 def number_of(answer: Any, name: str) -> int:
     """A whole number of an answer. Raises RegistryError where it has none of that name."""
     found = answer.get(name) if isinstance(answer, Mapping) else None
-    if not isinstance(found, int):
+    if not _is_number(found):
         raise _not_an_answer(answer)
     return found
+
+
+def numbers_of(answer: Any) -> list[int]:
+    """An answer that is a list of whole numbers. Raises RegistryError for another one."""
+    if not isinstance(answer, list) or not all(map(_is_number, answer)):
+        raise _not_an_answer(answer)
+    return list(answer)
+
+
+def names_of(answer: Any) -> list[str]:
+    """An answer that is a list of names. Raises RegistryError for another one."""
+    if not isinstance(answer, list) or not all(isinstance(each, str) for each in answer):
+        raise _not_an_answer(answer)
+    return list(answer)
+
+
+def _is_number(found: Any) -> TypeGuard[int]:
+    """Whether it is one of 32 bits, as ids are in values."""
+    return isinstance(found, int) and not isinstance(found, bool) and -(1 << 31) <= found < 1 << 31
 
 
 def _not_an_answer(answer: Any) -> RegistryError:
