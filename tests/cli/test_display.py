@@ -54,3 +54,13 @@ def test_progress_is_shown_of_what_it_is_as_it_is_called(at_terminal, name):
 def test_a_program_reads_lines_with_tabs(capsys):
     show_table(["group", "lag"], [["workers[eu]", 5], ["b", None]])
     assert capsys.readouterr().out == "group\tlag\nworkers[eu]\t5\nb\t-\n"
+
+
+def test_a_name_gives_no_orders_to_the_terminal_and_makes_no_lines(at_terminal):
+    with at_terminal() as shown:
+        show_table(["group"], [["a\x1b[2Jb\nc"]])
+    assert "\x1b[2J" not in shown.getvalue()
+    assert r"a\x1b[2Jb\nc" in shown.getvalue()
+    with redirect_stdout(io.StringIO()) as lines:
+        show_table(["group", "lag"], [["a\nb\t7", 1]])
+    assert lines.getvalue() == "group\tlag\na\\nb\\t7\t1\n"

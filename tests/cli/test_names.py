@@ -19,7 +19,8 @@ def completed(line):
 def test_topics_and_groups_of_the_cluster(monkeypatch, bootstrap, make, admin, topic):
     monkeypatch.setenv("SPARKLOG_BOOTSTRAP", bootstrap)
     first, second = make(suffix="-first"), make(suffix="-second")
-    admin.alter_group_offsets(f"{topic}-group", {TopicPartition(first, 0): 0})
+    for group in (f"{topic}-group", f"{topic}$(reboot)", f"{topic};reboot"):
+        admin.alter_group_offsets(group, {TopicPartition(first, 0): 0})
     assert completed(f"topic describe {topic}") == [first, second]
     assert completed(f"topic delete {first} {topic}") == [second]
     assert completed(f"cluster elect --topic {topic}") == [first, second]

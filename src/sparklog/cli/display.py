@@ -53,9 +53,14 @@ def show_json(document: object) -> None:
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
+def printable(text: str) -> str:
+    """With escapes for what a terminal would obey: names of groups and of clients may be any text."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
     """A table for a person at a terminal, tab-separated lines for a program; ``right`` columns are numbers."""
-    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    texts = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in (columns, *texts):
             click.echo("\t".join(line))

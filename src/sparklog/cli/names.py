@@ -7,6 +7,7 @@ that does not answer within two seconds, or refuses to, completes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -32,11 +33,18 @@ class ClusterName(StringParamType):
         self._listed = listed
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The names that begin so, but those that the line has already."""
+        """The names that begin so, but those that the line has already.
+
+        Names that need quotes are left out: a shell puts a name on the line as it is, and would run what is in it.
+        """
         given = ctx.params.get(str(param.name))
         has = set(given) if isinstance(given, tuple) else set()
-        names = sorted(each for each in self._names(ctx, incomplete) if each.startswith(incomplete))
-        return [CompletionItem(each) for each in names if each not in has]
+        names = sorted(self._names(ctx, incomplete))
+        return [
+            CompletionItem(each)
+            for each in names
+            if each.startswith(incomplete) and quote(each) == each and each not in has
+        ]
 
     def _names(self, ctx: click.Context, incomplete: str) -> list[str]:
         bootstrap = ctx.params.get("bootstrap") or client_settings(ctx).get("bootstrap.servers")

@@ -50,3 +50,11 @@ def test_compaction():
     assert (found.severity, found.where) == (Severity.ERROR, ("a-0 on broker 1",))
     (found,) = compaction_findings(CompactionDescription(brokers, {Replica(TP, 2): state()}))
     assert (found.severity, found.where) == (Severity.WARNING, ("broker 2",))
+
+
+def test_what_is_to_be_typed_runs_nothing_else():
+    groups = [GroupProgress("g; reboot", "Empty", {TP: 0})]
+    (found,) = group_findings(groups, Extents({TP: 0}, {TP: 100}, {}), 10)
+    assert found.advice.endswith("sparklog group delete 'g; reboot'")
+    (found,) = transaction_findings({}, [TransactionListing("$(reboot)", 0, 7, "Ongoing")], 900)
+    assert found.advice.startswith("sparklog txn describe '$(reboot)';")

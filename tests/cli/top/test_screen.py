@@ -40,3 +40,9 @@ def test_a_screen_is_never_overrun_and_shows_all_three():
 
 def test_nothing_at_all_can_be_drawn():
     assert "sparklog top" in text(View(1.0, [], [], []), 24)
+
+
+def test_a_name_gives_no_orders_to_the_terminal():
+    found = text(View(1.0, [], [], [GroupRow("a\x1b[2Jb\nc", "Empty", 1.0, 1, 1.0)]), 24)
+    assert "\x1b[2J" not in found
+    assert r"a\x1b[2Jb\nc" in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.cli.doctor.finding import Finding, Severity
@@ -26,7 +27,8 @@ def group_findings(groups: Iterable[GroupProgress], extents: Extents, max_lag: i
     """Groups that are more than ``max_lag`` records behind, or whose next records are gone."""
     for group in groups:
         lag = sum(max(extents.end[tp] - at, 0) for tp, at in group.committed.items() if tp in extents.end)
-        where, describe = (f"group {group.group_id}",), f"sparklog group describe {group.group_id}"
+        where, typed = (f"group {group.group_id}",), quote(group.group_id)
+        describe = f"sparklog group describe {typed}"
         lost = {tp: extents.first[tp] - at for tp, at in group.committed.items() if extents.first.get(tp, 0) > at}
         if lost:
             yield Finding(
@@ -36,7 +38,7 @@ def group_findings(groups: Iterable[GroupProgress], extents: Extents, max_lag: i
         if lag > max_lag and group.state == "Empty":
             yield Finding(
                 Severity.NOTE, f"{lag:,} records behind, and without members", where,
-                f"start its consumers; or, if it is not needed: sparklog group delete {group.group_id}",
+                f"start its consumers; or, if it is not needed: sparklog group delete {typed}",
             )  # fmt: skip
         elif lag > max_lag:
             yield Finding(Severity.WARNING, f"{lag:,} records behind", where, f"add consumers; {describe}")
@@ -54,9 +56,10 @@ def transaction_findings(
                 (str(tp),), f"sparklog txn abort {place}",
             )  # fmt: skip
     for listing in long_open:
+        name = listing.transactional_id
         yield Finding(
             Severity.WARNING, f"a transaction has been open for more than {open_s} s",
-            (listing.transactional_id,), f"sparklog txn describe {listing.transactional_id}; sparklog writes list",
+            (name,), f"sparklog txn describe {quote(name)}; sparklog writes list",
         )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sparklog.cli.display import printable
 from sparklog.cli.top.view import SORTS, BrokerRow, GroupRow, TopicRow, View, sorted_rows
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 10 or not value else f"{value:.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
 
 
 def _table(fields: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:

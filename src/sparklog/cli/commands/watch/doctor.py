@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.connection import administering, bootstrap_option, connected
-from sparklog.cli.display import counted, output_option, show_json
+from sparklog.cli.display import counted, output_option, printable, show_json
 
 if TYPE_CHECKING:
     from sparklog.cli.doctor.finding import Finding
@@ -72,8 +72,9 @@ def _show(findings: list[Finding]) -> None:
 
     for each in findings:
         where = f" ({named(each.where)})" if each.where else ""
-        click.echo(f"{click.style(each.severity, _COLOURS[each.severity], bold=True)}: {each.what}{where}")
-        click.echo(f"    {each.advice}")
+        severity = click.style(each.severity, _COLOURS[each.severity], bold=True)
+        click.echo(f"{severity}: {printable(each.what + where)}")
+        click.echo(f"    {printable(each.advice)}")
     if not findings:
         click.echo("nothing is wrong")
         return
