@@ -190,3 +190,13 @@ def press(page, text, inside="dialog"):
     buttons = f"[...document.querySelectorAll('{inside} button')]"
     page.wait(f"{buttons}.some((each) => each.textContent === {text!r} && !each.disabled)")
     page.run(f"{buttons}.find((each) => each.textContent === {text!r}).click()")
+
+
+def test_a_time_that_no_calendar_has_hides_no_record(visit, bootstrap, make):
+    name = make(1)
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(name, b"first", timestamp=2**60)
+        producer.send(name, b"second")
+    page = visit(f"#/records?topic={name}&from=oldest")
+    page.wait("document.querySelector('main tbody')?.textContent.includes('second')")
+    assert str(2**60) in page.text()

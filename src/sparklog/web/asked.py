@@ -11,6 +11,7 @@ from aiohttp import web
 T = TypeVar("T")
 MOST_ROWS: Final = 500
 _ROWS: Final = 50
+_EXACT: Final = 2**53
 _LONGEST: Final = 1000
 """Characters of a parameter."""
 
@@ -82,6 +83,11 @@ def number(
     if value is None or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}")
     return value
+
+
+def exact(value: int) -> int | str:
+    """As it is told in JSON: a page's script has no whole numbers beyond 2^53, so those are text."""
+    return value if abs(value) < _EXACT else str(value)
 
 
 async def body(request: web.Request) -> dict[str, Any]:

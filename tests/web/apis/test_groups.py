@@ -38,3 +38,10 @@ def test_one_group_has_its_partitions_and_samples(browser, group):
 def test_a_group_that_is_not_there(browser):
     answer = browser.get("/api/group?id=nobody")
     assert (answer.status, answer.json["error"]["code"]) == (404, "GROUP_ID_NOT_FOUND")
+
+
+def test_an_offset_that_a_script_cannot_hold_is_text(browser, bootstrap, admin, make, topic):
+    name = make(1)
+    admin.alter_group_offsets(topic, {TopicPartition(name, 0): 2**53 + 1})
+    (row,) = browser.rows(f"/api/group?id={topic}")["rows"]
+    assert row["committed"] == str(2**53 + 1)

@@ -12,7 +12,7 @@ from sparklog.client.admin.groups import GroupDescription, GroupListing
 from sparklog.client.consumer.group.committed import Offsets
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition
-from sparklog.web.asked import Page, text
+from sparklog.web.asked import Page, exact, text
 from sparklog.web.context import reading
 from sparklog.web.extents import ends
 from sparklog.web.visitors import Visitor
@@ -108,8 +108,8 @@ def _partition(
     return {
         "topic": tp.topic,
         "partition": tp.partition,
-        "committed": None if at is None else at.offset,
-        "end": end,
+        "committed": None if at is None else exact(at.offset),
+        "end": None if end is None else exact(end),
         "lag": None if at is None or end is None else max(end - at.offset, 0),
         "client": client,
     }

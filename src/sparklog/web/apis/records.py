@@ -15,7 +15,7 @@ from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition
 from sparklog.web.apis.topics import described
-from sparklog.web.asked import number, text
+from sparklog.web.asked import exact, number, text
 from sparklog.web.context import CONTEXT, reading
 from sparklog.web.decoding import AUTO, Decoding, Shown
 from sparklog.web.extents import NEWEST, STARTS, Extents, Start, extents, raise_all_failed
@@ -27,8 +27,6 @@ _SHORT: Final = 2000
 _WHOLE: Final = 1 << 20
 _HEADERS: Final = 100
 """So many of a record are told."""
-_EXACT: Final = 2**53
-"""Below it a number of a page's script is exact."""
 _ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 _TAILED: Final = 200
 """Records of one event."""
@@ -54,7 +52,7 @@ async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     form = _one_of(query, "form", decoding.names)
     return {
         "records": await _told(scan.found, decoding, form),
-        "next": {str(tp.partition): at for tp, at in sorted(scan.next.items()) if at < scan.end[tp]},
+        "next": {str(tp.partition): exact(at) for tp, at in sorted(scan.next.items()) if at < scan.end[tp]},
         "looked_at": scan.looked_at,
         "bytes": scan.bytes,
         "stopped": scan.stopped,
@@ -166,8 +164,8 @@ def _told_whole(each: ConsumerRecord, decoding: Decoding, form: str) -> dict[str
 def _row(each: ConsumerRecord, key: Shown | None, value: Shown | None, decoding: Decoding, most: int) -> dict[str, Any]:
     return {
         "partition": each.partition,
-        "offset": _exact(each.offset),
-        "timestamp": _exact(each.timestamp),
+        "offset": exact(each.offset),
+        "timestamp": exact(each.timestamp),
         "appended": each.timestamp_type == 1,
         "key": _part(key),
         "value": _part(value),
@@ -181,10 +179,6 @@ def _row(each: ConsumerRecord, key: Shown | None, value: Shown | None, decoding:
 
 def _part(shown: Shown | None) -> dict[str, Any] | None:
     return None if shown is None else shown._asdict()
-
-
-def _exact(value: int) -> int | str:
-    return value if abs(value) < _EXACT else str(value)
 
 
 ROUTES = [

@@ -10,7 +10,7 @@ from sparklog.cluster.info import PartitionInfo, TopicInfo
 from sparklog.structs import TopicPartition, uuid_to_text
 from sparklog.web.apis.cluster import has_too_few, metadata
 from sparklog.web.apis.settings import entries
-from sparklog.web.asked import Page, flag, text
+from sparklog.web.asked import Page, exact, flag, text
 from sparklog.web.context import reading
 from sparklog.web.extents import Extents, extents
 from sparklog.web.visitors import Visitor
@@ -74,6 +74,7 @@ def _told(found: TopicInfo) -> dict[str, Any]:
 
 
 def _partition(each: PartitionInfo, tp: TopicPartition, there: Extents) -> dict[str, Any]:
+    first, end = there.first.get(tp), there.end.get(tp)
     return {
         "partition": each.partition,
         "leader": each.leader if each.leader >= 0 else None,
@@ -81,8 +82,9 @@ def _partition(each: PartitionInfo, tp: TopicPartition, there: Extents) -> dict[
         "replicas": each.replicas,
         "isr": each.isr,
         "offline": each.offline,
-        "first": there.first.get(tp),
-        "end": there.end.get(tp),
+        "first": None if first is None else exact(first),
+        "end": None if end is None else exact(end),
+        "records": None if first is None or end is None else exact(end - first),
         "error": str(there.failures[tp]) if tp in there.failures else None,
     }
 

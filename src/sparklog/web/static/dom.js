@@ -27,7 +27,7 @@ export function say(text) {
 export const problem = (error) => h("p", { class: "error", role: "alert" }, error.message ?? String(error));
 
 const counts = new Intl.NumberFormat("en");
-export const count = (value) => (value === null || value === undefined ? "" : counts.format(value));
+export const count = (value) => (value === null || value === undefined ? "" : counts.format(typeof value === "string" ? BigInt(value) : value));
 
 export function bytes(value) {
   if (value === null || value === undefined || value < 0) return "";
@@ -37,7 +37,12 @@ export function bytes(value) {
   return `${at === 0 ? value : value.toFixed(1)} ${units[at]}`;
 }
 
-export const time = (ms) => (ms === null || ms === undefined || ms < 0 ? "" : new Date(Number(ms)).toISOString().replace("T", " ").replace("Z", ""));
+// A time that no calendar has is told in milliseconds.
+export function time(ms) {
+  if (ms === null || ms === undefined || ms < 0) return "";
+  const date = new Date(Number(ms));
+  return Number.isNaN(date.getTime()) ? `${ms} ms` : date.toISOString().replace("T", " ").replace("Z", "");
+}
 
 export function facts(pairs) {
   return h("dl", { class: "facts" }, pairs.map(([name, value, kind]) =>

@@ -77,7 +77,7 @@ export const group = {
         { name: "from", label: "Where", value: "oldest", options: [["oldest", "the first offset"], ["newest", "the end"], ["offset", "an offset"], ["time", "a time (ms since 1970)"]] },
         { name: "at", label: "Offset or time", value: "0", type: "number", min: 0 },
       ],
-      path: "group/reset", told: (values) => ({ id, ...values, at: Number(values.at) }), done: () => table.load(),
+      path: "group/reset", told: (values) => ({ id, ...values, at: values.at }), done: () => table.load(),
     }));
     content.replaceChildren(...[above, changes, h("h2", {}, "Partitions"), table.element, h("h2", {}, "Members"), below].filter(Boolean));
     await table.load();

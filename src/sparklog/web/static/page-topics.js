@@ -52,7 +52,7 @@ const PARTITIONS = [
   { title: "Offline", cell: (row) => h("span", { class: "bad" }, ids(row.offline)) },
   { title: "First offset", kind: "number", cell: (row) => count(row.first) },
   { title: "End offset", kind: "number", cell: (row) => count(row.end) },
-  { title: "Records at most", kind: "number", cell: (row) => (row.error ? h("span", { class: "bad" }, row.error) : count(row.end - row.first)) },
+  { title: "Records at most", kind: "number", cell: (row) => (row.error ? h("span", { class: "bad" }, row.error) : count(row.records)) },
 ];
 
 export const topic = {
