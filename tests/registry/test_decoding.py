@@ -69,7 +69,7 @@ def test_half_of_a_surrogate_pair_is_shown_as_it_is_written():
 
 
 def test_too_many_levels_are_refused():
-    value = float("inf")
+    value: object = float("inf")
     for _ in range(100_000):
         value = [value]
     with pytest.raises(SerializationError, match="levels"):

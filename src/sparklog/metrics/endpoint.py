@@ -23,10 +23,12 @@ from sparklog.errors import ConfigError
 from sparklog.metrics.collectors.loop import LoopLag
 from sparklog.metrics.exposition import CONTENT_TYPE
 from sparklog.metrics.scrape import Scrape
+from sparklog.net.http_connections import HttpConnections
 from sparklog.structs import Endpoint
 
 _STARTING = "the broker is starting"
 _KEEP_ALIVE_S = 75.0
+_CONNECTIONS = 64
 
 
 class MetricsEndpoint:
@@ -38,6 +40,7 @@ class MetricsEndpoint:
         self._config = config
         self._token = _token_in(config.metrics_token_file)
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
         self._scrape: Scrape | None = None
         self._loop_lag = LoopLag()
         self._under_way: asyncio.Task[bytes] | None = None
@@ -57,7 +60,8 @@ class MetricsEndpoint:
         app.router.add_get("/ready", self._ready)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=_KEEP_ALIVE_S)
         await self._runner.setup()
-        await web.SockSite(self._runner, sock).start()
+        assert self._runner.server is not None
+        self._listening = await HttpConnections(self._runner.server, _CONNECTIONS, _CONNECTIONS).listen(sock)
         self._loop_lag.start()
 
     async def close(self) -> None:
@@ -66,6 +70,8 @@ class MetricsEndpoint:
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -17,7 +17,7 @@ QUICK_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-"""What every test wants of a broker: notice a death soon, do not wait, delete no old record meanwhile, make few files."""
+"""What every test wants of a broker: notice a death soon, do not wait, delete no old record, make few files."""
 
 
 def settings_arguments(settings: Mapping[str, object] | None) -> tuple[str, ...]:

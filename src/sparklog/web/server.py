@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from aiohttp import web
 
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConfigError
+from sparklog.net.http_connections import HttpConnections
 from sparklog.structs import Endpoint
 from sparklog.web.apis import changes, cluster, disks, groups, jobs, records, rights, session, topics, transactions
 from sparklog.web.context import CONTEXT, WebContext
@@ -25,6 +27,9 @@ STATIC: Final = Path(__file__).with_name("static")
 _READING: Final = (session, cluster, topics, records, groups, disks, transactions, rights, jobs)
 _BODY: Final = 1 << 20
 """Bytes of a request."""
+_CONNECTIONS: Final = 512
+_OF_ADDRESS: Final = 256
+"""Behind a proxy all visitors have one address."""
 _TYPES: Final = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -40,6 +45,7 @@ class WebServer:
         self._decoding = Decoding(decoders)
         self._visitors = Visitors(settings, self._clock)
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
         self.address: Endpoint
 
     @property
@@ -60,11 +66,14 @@ class WebServer:
             app, access_log=None, handle_signals=False, handler_cancellation=True, logger=_http_log()
         )
         await self._runner.setup()
-        await web.SockSite(self._runner, sock, ssl_context=tls).start()
+        assert self._runner.server is not None
+        self._listening = await HttpConnections(self._runner.server, _CONNECTIONS, _OF_ADDRESS).listen(sock, tls)
         self._visitors.start()
 
     async def close(self) -> None:
         """Answer no more, and end all sessions."""
+        if self._listening is not None:
+            self._listening.close()
         await self._visitors.close()
         if self._runner is not None:
             await self._runner.cleanup()

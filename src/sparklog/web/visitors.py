@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -42,7 +43,7 @@ class Visitor:
         self.fresh = FreshAnswers(self.clock, self.fresh_s)
         self.lags = LagHistory(self.clock)
         self.began = self.seen = self.clock.monotonic()
-        self._streams: set[asyncio.Task[object]] = set()
+        self._streams: dict[asyncio.Task[object], str] = {}
 
     async def open(self) -> None:
         """Ask a broker. Raises AuthenticationFailed for a wrong password."""
@@ -67,27 +68,33 @@ class Visitor:
         now = self.clock.monotonic()
         return now - self.seen > IDLE_S or now - self.began > LONGEST_S
 
-    def stream(self) -> _Stream:
-        """``with`` it: something that goes on. Raises ApiError where there are too many already."""
-        return _Stream(self._streams)
+    def stream(self, address: str) -> _Stream:
+        """``with`` it: something that goes on. Raises ApiError where there are too many already.
+
+        Where everybody is one visitor, each address has its own.
+        """
+        return _Stream(self._streams, self.user or address)
 
 
 class _Stream:
     """Counts the task that is in it among its visitor's, and has the visitor's end cancel it."""
 
-    def __init__(self, streams: set[asyncio.Task[object]]) -> None:
+    def __init__(self, streams: dict[asyncio.Task[object], str], whose: str) -> None:
         self._streams = streams
+        self._whose = whose
 
     def __enter__(self) -> None:
-        if len(self._streams) >= _STREAMS:
+        if Counter(self._streams.values())[self._whose] >= _STREAMS:
             text = f"{_STREAMS} searches and live tails are open already: close one of them"
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
         task = asyncio.current_task()
         assert task is not None
-        self._streams.add(task)
+        self._streams[task] = self._whose
 
     def __exit__(self, *_: object) -> None:
-        self._streams.discard(asyncio.current_task())
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.pop(task, None)
 
 
 class Visitors:

@@ -39,7 +39,7 @@ _PING_S: Final = 15.0
 async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     """A search; where it stopped is in ``next``, from which the next request goes on."""
     query, decoding = request.query, request.app[CONTEXT].decoding
-    with visitor.stream():
+    with visitor.stream(request.remote or ""):
         partitions = await _partitions(visitor, query)
         there = await extents(visitor, partitions)
         raise_all_failed(there)
@@ -67,7 +67,7 @@ async def record(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     form = _one_of(query, "form", decoding.names)
     tp = TopicPartition(text(query, "topic"), number(query, "partition", most=2**31 - 1))
     offset = number(query, "offset")
-    with visitor.stream():
+    with visitor.stream(request.remote or ""):
         there = await extents(visitor, [tp])
         raise_all_failed(there)
         scan = Scan({tp: offset}, {tp: min(offset + 1, there.end[tp])}, matching("", "key"), 1, visitor.clock)
@@ -84,7 +84,7 @@ async def tail(request: web.Request) -> web.StreamResponse:
     visitor = await context.visitor(request)
     form = _one_of(request.query, "form", context.decoding.names)
     partitions = await _partitions(visitor, request.query)
-    with visitor.stream():
+    with visitor.stream(request.remote or ""):
         async with reader(visitor) as consumer:
             consumer.assign(partitions)
             consumer.seek_to_end()

@@ -1,0 +1,113 @@
+"""Connections of an HTTP server: so many at a time, and none that does not say what it wants.
+
+aiohttp takes any number of connections, and waits for the first request of each for ever. Whoever opens some thousand
+takes all descriptors of the process. Here a connection beyond the bound is aborted at once, and one whose first request
+has no whole head after some seconds is aborted then. Between later requests aiohttp's own time holds
+(``keepalive_timeout``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, cast
+
+HANDSHAKE_S: Final = 10.0
+"""How long a connection's TLS may take, and then its first request's head."""
+_END_OF_HEAD: Final = b"\r\n\r\n"
+
+
+class HttpConnections:
+    """A factory of protocols for ``loop.create_server``: those that ``make`` makes, while there are few enough.
+
+    ``most`` are open at a time, ``most_of_address`` of one address.
+    """
+
+    def __init__(self, make: Callable[[], asyncio.Protocol], most: int, most_of_address: int) -> None:
+        self._make = make
+        self._most = most
+        self._most_of_address = most_of_address
+        self._open: Counter[str] = Counter()
+
+    def __call__(self) -> asyncio.Protocol:
+        return _Connection(self, self._make())
+
+    async def listen(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> asyncio.Server:
+        """Serve what connects to the socket, on the running loop."""
+        handshake_s = None if tls is None else HANDSHAKE_S
+        return await asyncio.get_running_loop().create_server(
+            self, sock=sock, ssl=tls, ssl_handshake_timeout=handshake_s
+        )
+
+    def admit(self, address: str) -> bool:
+        """Whether one more may be open; it counts from then on."""
+        is_admitted = self._open.total() < self._most and self._open[address] < self._most_of_address
+        if is_admitted:
+            self._open[address] += 1
+        return is_admitted
+
+    def leave(self, address: str) -> None:
+        """It is closed."""
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+class _Connection(asyncio.Protocol):
+    """Hands all events on to ``inner``, if the connection is admitted."""
+
+    def __init__(self, connections: HttpConnections, inner: asyncio.Protocol) -> None:
+        self._connections = connections
+        self._inner = inner
+        self._address: str | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        address = str((transport.get_extra_info("peername") or ("",))[0])
+        if not self._connections.admit(address):
+            cast("asyncio.Transport", transport).abort()
+            return
+        self._address = address
+        abort = cast("asyncio.Transport", transport).abort
+        self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S, abort)
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._address is None:
+            return
+        if self._patience is not None:
+            self._look_for_the_end_of_the_head(data)
+        self._inner.data_received(data)
+
+    def _look_for_the_end_of_the_head(self, data: bytes) -> None:
+        if _END_OF_HEAD in self._head + data:
+            self._wait_no_more()
+        self._head = (self._head + data)[-len(_END_OF_HEAD) + 1 :]
+
+    def _wait_no_more(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def eof_received(self) -> bool | None:
+        return None if self._address is None else self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        if self._address is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._address is not None:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._address is None:
+            return
+        self._wait_no_more()
+        self._connections.leave(self._address)
+        self._address = None
+        self._inner.connection_lost(exc)

@@ -1,0 +1,120 @@
+"""How many connections an HTTP server has, and for how long one may be silent."""
+
+import asyncio
+
+import pytest
+
+from sparklog.net.http_connections import HANDSHAKE_S, HttpConnections
+
+
+class Inner(asyncio.Protocol):
+    def __init__(self):
+        self.heard = []
+
+    def connection_made(self, transport):
+        self.heard.append("made")
+
+    def data_received(self, data):
+        self.heard.append(data)
+
+    def connection_lost(self, exc):
+        self.heard.append("lost")
+
+
+class Transport:
+    def __init__(self, address):
+        self.address = address
+        self.is_aborted = False
+
+    def get_extra_info(self, name):
+        return (self.address, 1234) if name == "peername" else None
+
+    def abort(self):
+        self.is_aborted = True
+
+
+class Timers:
+    """In the place of the loop's: ``ring`` calls those that were not cancelled."""
+
+    def __init__(self, loop, patch):
+        self.waiting = []
+        patch.setattr(loop, "call_later", self.call_later)
+
+    def call_later(self, seconds, call):
+        assert seconds == HANDSHAKE_S
+        self.waiting.append(call)
+        return self
+
+    def cancel(self):
+        self.waiting.pop()
+
+    def ring(self):
+        while self.waiting:
+            self.waiting.pop()()
+
+
+def played(play, monkeypatch, most=3, of_address=2):
+    async def main():
+        inners = []
+
+        def make():
+            inners.append(Inner())
+            return inners[-1]
+
+        connections = HttpConnections(make, most, of_address)
+
+        def connect(address):
+            protocol, transport = connections(), Transport(address)
+            protocol.connection_made(transport)
+            return protocol, transport, inners[-1]
+
+        play(connect, Timers(asyncio.get_running_loop(), monkeypatch))
+
+    asyncio.run(main())
+
+
+def test_one_beyond_the_bound_is_aborted_and_heard_of_by_nobody(monkeypatch):
+    def play(connect, _):
+        first = connect("a")
+        assert not any(connect(each)[1].is_aborted for each in "ab")
+        protocol, transport, inner = connect("c")
+        protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+        protocol.connection_lost(None)
+        assert (transport.is_aborted, inner.heard) == (True, [])
+        first[0].connection_lost(None)
+        assert first[2].heard == ["made", "lost"]
+        assert not connect("c")[1].is_aborted
+
+    played(play, monkeypatch)
+
+
+def test_one_address_does_not_take_the_place_of_all(monkeypatch):
+    def play(connect, _):
+        assert [connect("a")[1].is_aborted for _ in range(3)] == [False, False, True]
+        assert not connect("b")[1].is_aborted
+
+    played(play, monkeypatch)
+
+
+@pytest.mark.parametrize("said", [[], [b"GET / HTTP/1.1\r\n"], [b"GET / HTTP/1.1\r\n\r", b"x\n"]])
+def test_one_that_does_not_say_what_it_wants_is_aborted(monkeypatch, said):
+    def play(connect, timers):
+        protocol, transport, inner = connect("a")
+        for each in said:
+            protocol.data_received(each)
+        timers.ring()
+        assert (transport.is_aborted, inner.heard) == (True, ["made", *said])
+
+    played(play, monkeypatch)
+
+
+@pytest.mark.parametrize("said", [[b"GET / HTTP/1.1\r\n\r\n"], [b"G", b"ET / HTTP/1.1\r", b"\n\r", b"\nmore"]])
+def test_one_that_has_said_it_may_stay(monkeypatch, said):
+    def play(connect, timers):
+        protocol, transport, _ = connect("a")
+        for each in said:
+            protocol.data_received(each)
+        timers.ring()
+        assert not transport.is_aborted
+
+    played(play, monkeypatch)
