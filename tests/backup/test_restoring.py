@@ -16,7 +16,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets
 from sparklog.client.consumer.fetch.range_reader import fetch_range
-from sparklog.errors import ConfigError, StorageError
+from sparklog.errors import ApiError, ConfigError, StorageError
 from sparklog.record.batch import RecordBatch, patch_producer
 from sparklog.record.records import iter_records
 from sparklog.storage.place import open_place
@@ -239,6 +239,17 @@ def test_what_stands_in_the_way_is_refused(tmp_path, config, admin, place, back_
     with pytest.raises(StorageError, match="no backup in"):
         restore(config, open_place(str(tmp_path / "nothing")), RestoreOptions())
     assert new in {each.name for each in admin.list_topics()}
+
+
+@pytest.mark.parametrize("name", ["bad/name", "../../../../evil/x", "..", ""])
+def test_a_name_that_cannot_be_a_topics_leaves_nothing_behind(tmp_path, config, place, back_up, make, send, name):
+    source = make(1)
+    send(source, 1, 1)
+    back_up(source)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ApiError, match="cannot be a topic's name"):
+        restore(config, place, RestoreOptions(names={source: name}))
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_damaged_backup_restores_nothing(tmp_path, admin, back_up, copy, make, send):

@@ -34,7 +34,7 @@ from sparklog.cluster.info import TopicInfo
 from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, StorageError
 from sparklog.log.adoption import offer_path
 from sparklog.log.checkpoints import read_meta_properties, read_topic_id
-from sparklog.log.files import partition_path, remove_files
+from sparklog.log.files import check_topic_name, partition_path, remove_files
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_producer
 from sparklog.record.builder import RecordBatchBuilder
@@ -96,7 +96,7 @@ def restore(
 
 
 def _chosen(backup: Backup, options: RestoreOptions) -> dict[str, str]:
-    """The new name of each topic that is to be restored."""
+    """The new name of each topic that is to be restored. Paths are made of them: each can be a topic's name."""
     topics = options.topics or tuple(backup.topics)
     for name in (*topics, *options.names):
         if name not in backup.topics:
@@ -104,6 +104,8 @@ def _chosen(backup: Backup, options: RestoreOptions) -> dict[str, str]:
     names = {name: options.names.get(name, name) for name in topics}
     if len(set(names.values())) < len(names):
         raise ConfigError("two topics cannot be restored under one name")
+    for name in names.values():
+        check_topic_name(name)
     return names
 
 
