@@ -101,6 +101,14 @@ def test_a_group_is_deleted_and_an_unknown_one_is_named(here, read):
     assert 'see "sparklog group list"' in result.err
 
 
+def test_a_group_that_cannot_be_deleted_stops_no_other_deletion(here, read):
+    other = f"{read}-other"
+    assert here("group", "reset-offsets", other, "-t", read, "--to", 0, "--yes").status == 0
+    done = here("group", "delete", read, f"{read}-nope", other, "--yes")
+    assert (done.status, done.out, done.err.count("\n")) == (1, f"deleted {read}\ndeleted {other}\n", 1)
+    assert f"group '{read}-nope'" in done.err
+
+
 def test_what_is_not_there_is_named_before_anything_changes(here, read):
     unknown = here("group", "reset-offsets", read, "-t", read, "-p", 5, "--to", 0, "--yes")
     assert (unknown.status, unknown.out) == (2, "")

@@ -117,6 +117,20 @@ def test_an_unknown_topic_is_one_line_with_advice(here, topic, command):
     assert 'see "sparklog topic list"' in result.err
 
 
+def test_what_cannot_be_deleted_stops_no_other_deletion(here, topic):
+    one, other = f"{topic}-1", f"{topic}-2"
+    for name in (one, other):
+        assert here("topic", "create", name).status == 0
+    done = here("topic", "delete", one, f"{topic}-a", other, f"{topic}-b", "--yes")
+    assert (done.status, done.out) == (1, f"deleted {one}\ndeleted {other}\n")
+    first, second = done.err.splitlines()
+    assert f"{topic}-a" in first
+    assert f"{topic}-b" in second
+    listed = here("topic", "list").out
+    assert one not in listed
+    assert other not in listed
+
+
 @pytest.mark.parametrize(("answer", "status", "left"), [("n\n", 130, True), ("y\n", 0, False)], ids=["no", "yes"])
 def test_a_person_is_asked_before_a_topic_is_deleted(here, spawn, topic, answer, status, left):
     here("topic", "create", topic)

@@ -14,6 +14,7 @@ from sparklog.cli.connection import (
     group_in_zookeeper,
     registry_options,
 )
+from sparklog.cli.deletion import delete_each
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
@@ -216,14 +217,15 @@ def migrate(
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete groups with all that they have committed; one that has members is refused.
 
+    A group that cannot be deleted does not keep the others from being deleted. The exit code is then 1.
+
     \b
     Examples:
       sparklog group delete readers --yes
     """
     confirm(f"Delete {', '.join(names)} with all that they have committed?", yes=yes)
     with administered(bootstrap) as admin:
-        admin.delete_groups(names)
-    click.echo(f"deleted {', '.join(names)}")
+        delete_each(names, lambda name: admin.delete_groups([name]))
 
 
 def _show_plan(plan: Plan, *, as_json: bool) -> None:

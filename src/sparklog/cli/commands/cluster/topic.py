@@ -9,6 +9,7 @@ import click
 
 from sparklog.cli.commands.cluster.cluster import min_isr_of
 from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.deletion import delete_each
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
@@ -233,14 +234,15 @@ def alter(
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete topics and all that is in them, for good.
 
+    A topic that cannot be deleted does not keep the others from being deleted. The exit code is then 1.
+
     \b
     Examples:
       sparklog topic delete clicks orders --yes
     """
     confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
     with administered(bootstrap) as admin:
-        admin.delete_topics(names)
-    click.echo(f"deleted {', '.join(names)}")
+        delete_each(names, lambda name: admin.delete_topics([name]))
 
 
 def _say_room(admin: Admin) -> None:
