@@ -75,6 +75,11 @@ def test_a_dead_broker_is_drained_too():
     assert drained(cluster((1, 2), live=(2, 3)), 1) == {T0: (3, 2)}
 
 
+def test_a_broker_that_never_was_is_not_drained():
+    with pytest.raises(ConfigError, match="there is no broker 5, only 1, 2, 3"):
+        drained(cluster((1, 2), live=(2, 3)), 5)
+
+
 def test_a_drained_replica_goes_to_a_rack_without_another():
     racks = {BrokerId(2): "a", BrokerId(3): "a", BrokerId(4): "b"}
     assert drained(cluster((1, 2), (4,), (4,), (4,), racks=racks), 1) == {T0: (4, 2)}

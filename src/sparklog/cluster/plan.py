@@ -53,10 +53,12 @@ def present(info: ClusterInfo) -> Plan:
 def drained(info: ClusterInfo, broker: int) -> Plan:
     """Each replica of the broker goes to the live one that has the least, in a rack without another if there is one.
 
-    Raises ConfigError where no broker is left to take a replica.
+    Raises ConfigError where no broker is left to take a replica, and for one that neither lives nor has a replica.
     """
     load = Counter[int](dict.fromkeys(info.brokers, 0))
     load.update(replica for replicas in present(info).values() for replica in replicas)
+    if broker not in load:
+        raise ConfigError(f"there is no broker {broker}, only {', '.join(map(str, sorted(load)))}")
     plan: Plan = {}
     for topic in sorted(info.topics):
         for each in info.topics[topic].partitions:

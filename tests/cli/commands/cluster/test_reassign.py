@@ -77,6 +77,12 @@ def test_a_broker_is_drained(run, admin, topic):
     assert "nothing is to be moved" in run("cluster", "drain", "0").out
 
 
+def test_a_broker_that_never_was_is_not_drained(run, admin):
+    done = run("cluster", "drain", "5")
+    assert (done.status, done.out) == (1, "")
+    assert "there is no broker 5, only 0, 1, 2" in done.err
+
+
 def test_nothing_is_on_the_move(run, admin):
     assert "nothing is on the move" in reassign(run, "--list").err
     assert "gave up the moves of 0 partitions" in reassign(run, "--cancel").out
