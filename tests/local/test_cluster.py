@@ -100,6 +100,17 @@ def test_the_number_of_zookeepers_stays_as_it_was(tmp_path):
         FakeCluster(tmp_path / "none", zookeepers=0)
 
 
+def test_without_a_number_there_are_as_many_brokers_as_the_directory_has(tmp_path):
+    assert len(FakeCluster(tmp_path).brokers) == 1
+    for broker in (0, 2):  # the disk of broker 1 is gone
+        ClusterDirectory(tmp_path).broker(broker).mkdir()
+    again = FakeCluster(tmp_path)
+    assert [each.spec.broker_id for each in again.brokers] == [0, 1, 2]
+    assert again.left_out == []
+    assert FakeCluster(tmp_path, brokers=1).left_out == [2]
+    assert FakeCluster(tmp_path, brokers=4).left_out == []
+
+
 @pytest.mark.parametrize(("port", "brokers"), [(65_535, 2), (65_536, 1), (-1, 1), (-1, 3)])
 def test_brokers_without_ports_make_no_cluster(tmp_path, port, brokers):
     last = port + brokers - 1

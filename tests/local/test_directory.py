@@ -50,6 +50,17 @@ def test_ports_are_remembered(tmp_path):
     assert ClusterDirectory(tmp_path).remembered_ports() == {"zookeeper": 2181}
 
 
+def test_the_brokers_are_those_with_data_that_a_run_remembers(tmp_path):
+    directory = ClusterDirectory(tmp_path)
+    assert directory.broker_ids() == []
+    for name in ("broker-10", "broker-2", "broker-x", "broker-0-old"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "broker-3").touch()
+    assert directory.broker_ids() == [2, 10]
+    directory.remember_ports({"broker-2": 1, "broker-3": 2})  # broker 10 was put there by somebody else
+    assert directory.broker_ids() == [2]
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", '{"zookeeper": "x"}', '{"zookeeper": null}'])
 def test_damaged_ports_are_said(tmp_path, text):
     (tmp_path / "ports.json").write_text(text)

@@ -59,6 +59,7 @@ def _replicated_internal_topics(brokers: int) -> tuple[str, ...]:
 class LocalCluster(Running):
     """ZooKeeper and ``brokers`` brokers (ids from 0) under ``data_dir``; an existing one goes on from where it was.
 
+    Without ``brokers`` there are as many as the directory has data of, up to the highest id; 1 in a new one.
     Broker N listens on ``base_port + N`` of ``host``, and tells clients ``advertised_host`` where that is given;
     ZooKeeper, which asks for no password, listens on the loopback address only. ``base_port`` 0 picks free ports.
     A secure one (``SecureCluster``) asks for a certificate there too, and for a password where clients come.
@@ -85,7 +86,7 @@ class LocalCluster(Running):
     def __init__(
         self,
         data_dir: Path,
-        brokers: int = 1,
+        brokers: int | None = None,
         base_port: int = 9092,
         host: str = "127.0.0.1",
         broker_args: Sequence[str] = (),
@@ -94,8 +95,8 @@ class LocalCluster(Running):
         *,
         zookeepers: int | None = None,
     ) -> None:
-        if brokers < 1:
-            raise ConfigError(f"a cluster needs at least one broker, not {brokers}")
+        self.directory = ClusterDirectory(data_dir)
+        brokers = self._count_of_brokers(brokers)
         _check_ports(base_port, brokers, "the brokers", "--port")
         if is_every_address(host) and not advertised_host:
             raise ConfigError(
@@ -103,7 +104,6 @@ class LocalCluster(Running):
                 " name it with --advertised-host"
             )
         require_own(host)
-        self.directory = ClusterDirectory(data_dir)
         self.secured = self._secured()
         self.host = host
         self._advertised_host = advertised_host
@@ -121,6 +121,11 @@ class LocalCluster(Running):
                 zookeeper.tls = self.secured.zookeeper_tls
         self._inner_ports: dict[str, int] = {}
         self.brokers = [self._broker(broker_id, remembered) for broker_id in range(brokers)]
+
+    @property
+    def left_out(self) -> list[int]:
+        """Brokers that have data in the directory and are none of this run's, ascending."""
+        return [each for each in self.directory.broker_ids() if each >= len(self.brokers)]
 
     @property
     def zookeeper(self) -> EmbeddedZooKeeper:
@@ -217,6 +222,11 @@ class LocalCluster(Running):
         for zookeeper in self.zookeepers:
             ports |= _ports_of(zookeeper)
         self.directory.remember_ports({**self.directory.remembered_ports(), **ports})
+
+    def _count_of_brokers(self, wanted: int | None) -> int:
+        if wanted is not None and wanted < 1:
+            raise ConfigError(f"a cluster needs at least one broker, not {wanted}")
+        return wanted or max(self.directory.broker_ids(), default=0) + 1
 
     def _zookeepers(self, wanted: int | None) -> int:
         there = self.directory.zookeepers()

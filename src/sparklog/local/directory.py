@@ -21,6 +21,7 @@ from sparklog.errors import ConfigError
 from sparklog.local.locked import LockedDirectory
 
 _MEMBER = re.compile(r"zookeeper-\d+")
+_BROKER = re.compile(r"broker-(\d+)")
 
 
 class ClusterDirectory(LockedDirectory):
@@ -36,6 +37,12 @@ class ClusterDirectory(LockedDirectory):
             return 1
         remembered = sum(_MEMBER.fullmatch(name) is not None for name in self.remembered_ports())
         return max(remembered, sum(_MEMBER.fullmatch(each.name) is not None for each in self.root.glob("zookeeper-*")))
+
+    def broker_ids(self) -> list[int]:
+        """The brokers that have data here, ascending: those that a run remembers, where ``ports.json`` is there."""
+        remembered = self.remembered_ports()
+        found = [_BROKER.fullmatch(each.name) for each in self.root.glob("broker-*") if each.is_dir()]
+        return sorted(int(each[1]) for each in found if each and (each[0] in remembered or not remembered))
 
     def broker(self, broker_id: int) -> Path:
         return self.root / f"broker-{broker_id}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sparklog.local.directory import ClusterDirectory
 from sparklog.testing.eventually import eventually, wait_for_death
 
 pytestmark = pytest.mark.integration
@@ -123,6 +124,31 @@ def test_a_port_that_is_taken_is_named(run, tmp_path, bootstrap):
     assert refused.status == 1
     assert f"port {port} on 127.0.0.1, wanted by broker 0, is in use" in refused.err
     assert list((tmp_path / "cluster").glob("*.pid")) == []
+
+
+@pytest.fixture
+def three_brokers(tmp_path):
+    """A directory with data of three brokers, which somebody else holds: no cluster gets so far as to start."""
+    directory = ClusterDirectory(tmp_path / "cluster of 3")
+    directory.lock()
+    for broker in range(3):
+        directory.broker(broker).mkdir()
+    yield directory.root
+    directory.unlock()
+
+
+def test_without_brokers_there_are_as_many_as_the_directory_has(run, three_brokers):
+    refused = run("up", "--data", three_brokers, "--port", "65535")
+    assert "the brokers would listen on the ports 65535 to 65537" in refused.err
+
+
+def test_fewer_brokers_than_there_are_is_said_with_what_to_type(run, three_brokers):
+    warning, in_use = run("up", "--data", three_brokers, "--port", "0", "--brokers", "1").err.splitlines()
+    assert warning.startswith(f"WARNING: not started: broker 1, broker 2. Their data in {three_brokers} is left lying")
+    assert f"sparklog up --brokers 3 --data '{three_brokers}' and your other options" in warning
+    assert "in use by a running cluster" in in_use
+    (in_use,) = run("up", "--data", three_brokers, "--port", "0", "--brokers", "3").err.splitlines()
+    assert "in use by a running cluster" in in_use
 
 
 def is_open(host, port):

@@ -62,7 +62,9 @@ Ctrl-C stops the cluster; "sparklog up --secure" with the same directory goes on
 
 
 @click.command()
-@click.option("--brokers", type=click.IntRange(1, 99), default=1, show_default=True, help="How many brokers.")
+@click.option(
+    "--brokers", type=click.IntRange(1, 99), help="How many brokers; default: as many as the cluster has, or 1."
+)
 @click.option(
     "--zookeepers",
     type=click.IntRange(1, 9),
@@ -84,7 +86,7 @@ Ctrl-C stops the cluster; "sparklog up --secure" with the same directory goes on
 @click.option("--advertised-host", default="", help="Address to tell clients; needed with --host 0.0.0.0.")
 @click.option("--secure", is_flag=True, help="Let nobody in without a password: TLS, users, rights (docs/security.md).")
 def up(
-    brokers: int,
+    brokers: int | None,
     zookeepers: int | None,
     data: Path,
     port: int,
@@ -115,12 +117,27 @@ def up(
     cluster = kind(
         data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo, zookeepers=zookeepers
     )
+    _warn_of_left_out(cluster)
     try:
         with interruptible() as interruption, cluster:
             _describe(cluster)
             interruption.wait()
     except KeyboardInterrupt:
         click.echo("stopped")
+
+
+def _warn_of_left_out(cluster: LocalCluster) -> None:
+    """On standard error, where the directory has data of brokers that are not started."""
+    if not cluster.left_out:
+        return
+    names, all_of_them = ", ".join(f"broker {each}" for each in cluster.left_out), cluster.left_out[-1] + 1
+    again = f"sparklog up --brokers {all_of_them} --data {shlex.quote(str(cluster.directory.root))}"
+    click.echo(
+        f"WARNING: not started: {names}. Their data in {cluster.directory.root} is left lying, and what they alone have"
+        f" cannot be read. To start all: Ctrl-C, then {again}{' --secure' if cluster.is_secure else ''}"
+        " and your other options",
+        err=True,
+    )
 
 
 def _describe(cluster: LocalCluster) -> None:
