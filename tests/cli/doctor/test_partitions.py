@@ -41,6 +41,13 @@ def test_a_partition_is_told_of_once_by_the_worst():
     ]  # fmt: skip
 
 
+def test_brokers_ask_for_no_more_replicas_in_sync_than_there_are():
+    found = cluster({"a": [partition(0, 0, [0]), partition(1, 0, [0, 1]), partition(2, 0, [0, 1], [0])]})
+    assert told(partition_findings(found, {"a": 3})) == [
+        (Severity.ERROR, ("a-2",), "see the logs and disks of broker 1; sparklog topic describe a")
+    ]
+
+
 def test_a_replica_behind_on_a_broker_that_lives_is_for_its_log():
     found = cluster({"a": [partition(0, 0, [0, 1], [0])]})
     assert told(partition_findings(found, {})) == [

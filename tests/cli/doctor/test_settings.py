@@ -26,6 +26,18 @@ def test_all_replicas_must_have_it():
     assert advice.endswith("sparklog cluster reassign --topic a --replication 3")
 
 
+def test_more_are_asked_for_than_there_are_replicas():
+    lower = "sparklog topic alter a --config min.insync.replicas=1"
+    assert told({"a": [0], "b": [0, 1]}, {"a": 2, "b": 3}, live=(0, 1))[0] == (
+        ("a", "b"),
+        f"{lower}, or sparklog cluster reassign --topic a --replication 2",
+    )
+    assert told({"a": [0, 1]}, {"a": 3}) == [
+        (("a",), f"{lower}, or sparklog cluster reassign --topic a --replication 3")
+    ]
+    assert told({"a": [0, 1]}, {"a": 3}, live=(0, 1)) == [(("a",), f"{lower}; more replicas need more brokers")]
+
+
 def test_unclean_leaders():
     assert told({"a": [0, 1]}, {"a": 1}, {"a": "true", "b": "false"}) == [
         (("a",), "sparklog topic alter a --config unclean.leader.election.enable=false")

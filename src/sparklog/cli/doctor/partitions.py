@@ -69,7 +69,8 @@ def partition_findings(cluster: ClusterInfo, min_isr: Mapping[str, int]) -> Iter
 
 
 def _state(partition: PartitionInfo, cluster: ClusterInfo, min_isr: int) -> _State | None:
-    found = ailments(partition, cluster.brokers, min_isr)
+    # brokers ask for no more than there are (Kafka 3.9, Partition.effectiveMinIsr): settings.py tells of such topics
+    found = ailments(partition, cluster.brokers, min(min_isr, len(partition.replicas)))
     if Ailment.UNAVAILABLE in found:
         return _State.OFFLINE
     if Ailment.UNDER_MIN_ISR in found:

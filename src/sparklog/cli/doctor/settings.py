@@ -30,6 +30,16 @@ def setting_findings(cluster: ClusterInfo, min_isr: Mapping[str, int], unclean: 
         f"{MIN_ISR} is the number of replicas: one broker that is away stops acks=all",
         f"sparklog topic alter {{}} --config {MIN_ISR}=1, or sparklog cluster reassign --topic {{}} --replication 3",
     )
+    too_great = [name for name in ours if replicas[name] < min_isr.get(name, 1)]
+    if too_great:
+        first = too_great[0]
+        yield from _told(
+            too_great,
+            Severity.WARNING,
+            f"{MIN_ISR} is greater than the number of replicas: brokers ask for all of them, and one that is away stops"
+            " acks=all",
+            _advice_of_too_great(replicas[first], min_isr[first], len(cluster.brokers)),
+        )
     yield from _told(
         [name for name in replicas if unclean.get(name) == "true"],
         Severity.WARNING,
@@ -43,6 +53,13 @@ def setting_findings(cluster: ClusterInfo, min_isr: Mapping[str, int], unclean: 
             "one replica only: with that broker it is gone",
             f"sparklog cluster reassign --topic {{}} --replication {min(len(cluster.brokers), 3)}",
         )
+
+
+def _advice_of_too_great(replicas: int, min_isr: int, brokers: int) -> str:
+    lower = f"sparklog topic alter {{}} --config {MIN_ISR}={max(replicas - 1, 1)}"
+    if brokers < min_isr:
+        return f"{lower}; more replicas need more brokers"
+    return f"{lower}, or sparklog cluster reassign --topic {{}} --replication {min(min_isr + 1, brokers)}"
 
 
 def _told(topics: list[str], severity: Severity, what: str, advice: str) -> Iterator[Finding]:
