@@ -34,6 +34,7 @@ def test_what_a_consumer_needs_comes_and_goes(acl):
     assert acl("remove", "--topic", "clicks", "--yes").out.count("removed TOPIC:LITERAL:clicks") == 2
     assert acl("remove", *consumer, "--yes").status == 0
     assert listed(acl) == []
+    assert acl("remove", *consumer, "--yes") == (0, "", "no entry matches\n")
 
 
 def test_a_denial_of_a_prefix_from_one_host(acl):

@@ -146,8 +146,11 @@ def remove(*, yes: bool, **options: Any) -> None:
         raise click.UsageError("say of what: --topic, --group, --cluster, ...")
     confirm(f"Remove what {counted(len(filters), 'filter')} finds?", yes=yes)
     with _lists(options) as lists:
-        for each in lists.delete(filters):
-            click.echo(f"removed {each}")
+        removed = lists.delete(filters)
+    for each in removed:
+        click.echo(f"removed {each}")
+    if not removed:
+        click.echo("no entry matches", err=True)
 
 
 def _row(binding: AclBinding) -> list[str]:
