@@ -7,6 +7,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from sparklog.client import Admin, Producer
+from sparklog.group.classic.group import GroupState
+from sparklog.group.consumer.group import ConsumerGroupState
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -43,6 +45,18 @@ def test_a_group_without_members(here, read):
     assert shown[0] == f"group {read}: Empty, 0 members, lag 6"
     assert shown[1].split("\t")[5] == "lag bytes"
     assert shown[2].split("\t") == [read, "0", "4", "10", "6", str(sizes[0]), "-"]
+
+
+def test_groups_are_listed_by_a_state_in_either_case(here, read):
+    assert read in here("group", "list", "--state", "empty").out
+    assert read not in here("group", "list", "--state", "STABLE").out
+
+
+def test_a_state_that_there_is_none_of_is_refused(run):
+    done = run("group", "list", "--state", "Foo", "--bootstrap", "localhost:1")
+    assert (done.status, done.out) == (2, "")
+    named = done.err.partition("there is no state 'Foo', only ")[2].strip().split(", ")
+    assert sorted(named) == sorted({each.value for each in (*GroupState, *ConsumerGroupState)})
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

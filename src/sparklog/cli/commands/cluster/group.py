@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 
 _DEAD = "Dead"
 """The state of a group that no coordinator knows."""
+_STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", _DEAD)
+"""Those of groups of either protocol, by Kafka's names."""
+
+
+def _parse_states(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> list[str]:
+    """By Kafka's names. Raises click.BadParameter for a state that there is none of."""
+    known = {each.lower(): each for each in _STATES}
+    for each in given:
+        if each.lower() not in known:
+            raise click.BadParameter(f"there is no state {each!r}, only {', '.join(_STATES)}")
+    return [known[each.lower()] for each in given]
 
 
 @click.group(cls=GuessingGroup)
@@ -48,11 +59,14 @@ def group() -> None:
 
 
 @group.command("list", short_help="List the consumer groups of the cluster.")
-@click.option("--state", "states", multiple=True, help="Only groups in this state, such as Stable; may be repeated.")
+@click.option(
+    "--state", "states", multiple=True, metavar="STATE", callback=_parse_states,
+    help="Only groups in this state, such as Stable; may be repeated.",
+)  # fmt: skip
 @click.option("--internal", is_flag=True, help="The groups too in which Spark's sinks mark their decisions.")
 @output_option
 @bootstrap_option
-def list_groups(states: tuple[str, ...], internal: bool, as_json: bool, bootstrap: str) -> None:
+def list_groups(states: list[str], internal: bool, as_json: bool, bootstrap: str) -> None:
     """List the consumer groups of the cluster, with their state and the protocol that their members speak.
 
     States are Empty (no members), Stable, PreparingRebalance, CompletingRebalance, Assigning, Reconciling and Dead, as
