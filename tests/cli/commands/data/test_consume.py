@@ -255,6 +255,7 @@ def test_values_of_a_registry_are_printed_as_json(here, topic, trips, tmp_path):
         "1 value printed as written, not by a schema; of the first: it begins with byte 112, not with 0:"
         " it was not written by a schema registry's serializer\n"
     )
+    assert here("consume", topic, "--registry", trips[0], "--max", "2") == (0, '{"place": "Zug"}\n\n', "")
     trips[1].user = "ann:secret"
     config = tmp_path / "registry.properties"
     config.write_text(f"schema.registry.url={trips[0]}\nbasic.auth.user.info=ann:secret\n")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sparklog.structs import TopicPartition
 
 Columns = dict[str, "pa.Array"]
+_Round = tuple["TopicPartition", Columns]
 
 _ROUND_BYTES = 4 << 20
 """Decoded bytes that are printed at once."""
@@ -184,7 +185,7 @@ class _Reading:
                 click.echo(f"no records there: {_extent(admin, list(ends))}", err=True)
         with progress(f"from {self._topic}", total if most is None else min(most, total), "records") as advance:
             rounds = self._bounded({tp: (starts[tp], at) for tp, at in ends.items() if starts[tp] < at})
-            _print(self._values.shown(rounds), self._layout, most, None if sys.stdout.isatty() else advance)
+            self._print(rounds, most, None if sys.stdout.isatty() else advance)
 
     def follow(self, start: Position, most: int | None) -> None:
         """Print what comes, until it is interrupted; a partition that cannot be asked at the start is left out."""
@@ -193,7 +194,15 @@ class _Reading:
         self._leave_out(failures)
         if starts:
             with interruptible((signal.SIGINT,)) as interruption:
-                _print(self._values.shown(self._following(starts, interruption)), self._layout, most)
+                self._print(self._following(starts, interruption), most)
+
+    def _print(self, rounds: Iterator[_Round], most: int | None, advance: Any = None) -> None:
+        """``most`` records of them; a round is flushed before the next is asked for."""
+        wanted = rounds if most is None else _first(most, rounds)
+        for tp, columns in self._values.shown(wanted):
+            _write(_lines(tp, columns, self._layout))
+            if advance is not None:
+                advance(len(columns["value"]))
 
     def _leave_out(self, failures: Mapping[TopicPartition, SparklogError]) -> None:
         say_unreachable(failures, "not read")
@@ -205,7 +214,7 @@ class _Reading:
         advice = f"; --partition {tp.partition} --from OFFSET reads on behind it" if _is_damage(error) else ""
         click.echo(f"{error}; {tp} is not read further{advice}", err=True)
 
-    def _bounded(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[tuple[TopicPartition, Columns]]:
+    def _bounded(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[_Round]:
         from sparklog.client.consumer.fetch.range_reader import fetch_range
 
         for tp, (start, end) in ranges.items():
@@ -214,9 +223,7 @@ class _Reading:
             except SparklogError as error:
                 self._stop_at(tp, error)
 
-    def _following(
-        self, starts: dict[TopicPartition, int], interruption: Interruption
-    ) -> Iterator[tuple[TopicPartition, Columns]]:
+    def _following(self, starts: dict[TopicPartition, int], interruption: Interruption) -> Iterator[_Round]:
         from sparklog.client.consumer.batch_consumer import BatchConsumer
 
         consumer = BatchConsumer(self._cluster, starts)
@@ -242,7 +249,7 @@ class _Reading:
 
     def _printable(
         self, consumer: BatchConsumer, found: Batches, before: Mapping[TopicPartition, int]
-    ) -> Iterator[tuple[TopicPartition, Columns]]:
+    ) -> Iterator[_Round]:
         """What can be decoded of what was found; partitions with damage are followed no more."""
         damaged: dict[TopicPartition, SparklogError] = {**consumer.damaged}
         for tp, batches in found.items():
@@ -291,7 +298,7 @@ def _may_pass(error: SparklogError) -> bool:
 
 def _decoded(
     tp: TopicPartition, batches: Iterable[RecordBatch], start: int, end: int | None, layout: _Layout
-) -> Iterator[tuple[TopicPartition, Columns]]:
+) -> Iterator[_Round]:
     """The rows of the batches; an error is raised only when all that came before it has been given."""
     from sparklog.record.columnar import ColumnarDecoder
 
@@ -310,22 +317,14 @@ def _decoded(
         raise failure
 
 
-def _print(
-    rounds: Iterator[tuple[TopicPartition, Columns]], layout: _Layout, most: int | None, advance: Any = None
-) -> None:
-    """Print what comes, ``most`` records of it; a round is flushed before the next is asked for."""
+def _first(most: int, rounds: Iterator[_Round]) -> Iterator[_Round]:
+    """So many records of the rounds; no round is asked for behind the last of them."""
     left = most
     for tp, columns in rounds:
-        if left is not None:
-            columns = {name: column[:left] for name, column in columns.items()}
-        count = len(columns["value"])
-        _write(_lines(tp, columns, layout))
-        if advance is not None:
-            advance(count)
-        if left is not None:
-            left -= count
-            if not left:
-                return
+        yield tp, {name: column[:left] for name, column in columns.items()}
+        left -= len(columns["value"])
+        if left <= 0:
+            return
 
 
 def _write(text: bytes | memoryview) -> None:
