@@ -1,5 +1,7 @@
+import re
 import stat
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -42,6 +44,13 @@ def test_only_the_owner_reads_what_is_secret(secured):
         ["ca.key", "broker.pem", "broker.properties", "admin.properties", "spark.properties", "metrics.token"], 0o600
     )
     assert stat.S_IMODE(secured.root.stat().st_mode) == 0o700
+
+
+def test_the_page_says_of_every_file_for_whom_it_is(secured):
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    table = page.partition("| file | for whom |\n")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines() for name in re.findall(r"`([\w.]+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(_files(secured))
 
 
 def test_a_second_start_uses_what_is_there(secured):

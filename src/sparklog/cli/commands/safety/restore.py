@@ -34,10 +34,10 @@ def restore(
 ) -> None:
     """Make topics of a backup in DEST: settings, records under the same offsets, groups' offsets.
 
-    The backup is read and checked first: a damaged one restores nothing. A topic that is there is refused. The
-    records are written into the log directories of the brokers that lead the partitions, so these must be visible
-    here; the command does what it can, says what is left, and goes on where it was when it is given again, here or on
-    another machine. Groups' offsets are set last; these groups must have no members.
+    All of what is restored is read and checked first: if a file of it is damaged or missing, nothing is restored. A
+    topic that is there is refused. The records are written into the log directories of the brokers that lead the
+    partitions, so these must be visible here; the command does what it can, says what is left, and goes on where it was
+    when it is given again, here or on another machine. Groups' offsets are set last; these groups must have no members.
 
     \b
     Examples:
