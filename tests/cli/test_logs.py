@@ -126,6 +126,6 @@ def test_a_broker_takes_it_as_an_option_and_from_its_environment(run, monkeypatc
     given = run(*wanted, "--logging", tmp_path / "a.toml")
     monkeypatch.setenv("SPARKLOG_LOGGING", str(tmp_path / "b.toml"))
     inherited = run(*wanted)
-    assert [given.status, inherited.status] == [1, 1]
+    assert [given.status, inherited.status] == [2, 2]
     assert given.err == f"sparklog: cannot read {tmp_path / 'a.toml'}: No such file or directory\n"
     assert inherited.err == f"sparklog: cannot read {tmp_path / 'b.toml'}: No such file or directory\n"

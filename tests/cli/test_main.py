@@ -211,10 +211,16 @@ def test_an_address_that_is_none_is_named(run):
     assert result.err == "sparklog: bootstrap.servers: 'somewhere' is not host:port with a port from 1 to 65535\n"
 
 
-def test_a_broker_whose_settings_cannot_be_read_says_so(run, tmp_path):
+def test_a_broker_whose_settings_cannot_be_read_says_so_and_is_not_to_be_restarted(run, tmp_path):
     result = run("broker", "--config", tmp_path / "server.properties")
-    assert (result.status, result.out) == (1, "")
+    assert (result.status, result.out) == (2, "")
     assert result.err == f"sparklog: cannot read {tmp_path / 'server.properties'}: No such file or directory\n"
+
+
+def test_a_broker_with_a_setting_that_cannot_be_is_not_to_be_restarted(run):
+    result = run("broker", "--id", "0", "--set", "num.partitions=none")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.splitlines()[-1].startswith("sparklog: num.partitions")
 
 
 @pytest.mark.parametrize(

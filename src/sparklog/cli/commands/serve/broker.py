@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import click
 
@@ -18,6 +19,7 @@ from sparklog.cli.garbage import ShortCollections
 from sparklog.cli.logs import LogFormat, begin_to_log
 from sparklog.config.broker import BrokerConfig, parse_broker_config
 from sparklog.config.properties import load_properties
+from sparklog.errors import ConfigError
 from sparklog.local import limits, service_manager
 from sparklog.log.directories.privacy import UMASK
 
@@ -32,6 +34,18 @@ _SETTINGS = {
     "metrics_port": "sparklog.metrics.port",
 }
 """Options, and the settings that they give."""
+
+
+class _StartedWrongly(click.ClickException):
+    """No start with these files and settings can succeed: a line as of a failure, with the exit code of misuse.
+
+    A service manager does not try again then.
+    """
+
+    exit_code = click.UsageError.exit_code
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"sparklog: {self.message}", file=file, err=file is None)
 
 
 @click.command()
@@ -76,6 +90,9 @@ def broker(
     says counts more than --set, and that more than --config. When clients can connect, one line says so: "sparklog
     broker ID listening on HOST:PORT"; systemd is told too (Type=notify; units are in conf/systemd).
 
+    Exit code 2, and nothing was started, if the command line is wrong, a file of --config or --logging cannot be read,
+    or a setting cannot be.
+
     \b
     Examples:
       sparklog broker --id 0 --zookeeper 127.0.0.1:2181 --data /var/lib/sparklog
@@ -83,6 +100,23 @@ def broker(
       sparklog broker --config server.properties --logging logging.toml
       sparklog broker --config server.properties --log-format json
     """
+    try:
+        parsed = _begin(config, settings, options, log_settings, LogFormat(log_format) if log_format else None)
+    except ConfigError as error:
+        raise _StartedWrongly(str(error)) from error
+    if parsed.authorizer_class_name:
+        os.umask(os.umask(UMASK) | UMASK)
+    asyncio.run(_serve(parsed))
+
+
+def _begin(
+    config: Path | None,
+    settings: tuple[str, ...],
+    options: dict[str, str | int | None],
+    log_settings: Path | None,
+    log_format: LogFormat | None,
+) -> BrokerConfig:
+    """Begin to log, say what is amiss, and have the settings. Raises ConfigError and BadParameter."""
     properties = load_properties(config) if config else {}
     for text in settings:
         name, separator, value = text.partition("=")
@@ -90,7 +124,7 @@ def broker(
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
         properties[name.strip()] = value.strip()
     properties |= {_SETTINGS[name]: str(value) for name, value in options.items() if value is not None}
-    begin_to_log(log_settings, LogFormat(log_format) if log_format else None, _id_in(properties))
+    begin_to_log(log_settings, log_format, _id_in(properties))
     if not_compiled is not None:
         _logger.info(
             "the hot path is not compiled (%s): requests take twice the processor time;"
@@ -99,10 +133,7 @@ def broker(
         )
     if shortage := limits.shortage_of_files(limits.allow_many_files()):
         _logger.warning("%s: %s", shortage.what, shortage.advice)
-    parsed = parse_broker_config(properties)
-    if parsed.authorizer_class_name:
-        os.umask(os.umask(UMASK) | UMASK)
-    asyncio.run(_serve(parsed))
+    return parse_broker_config(properties)
 
 
 def _id_in(properties: dict[str, str]) -> int | None:
