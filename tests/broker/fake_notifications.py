@@ -1,6 +1,21 @@
 """A folder of notifications in a ZooKeeper that is none."""
 
-from sparklog.errors import MalformedZnode
+from sparklog.errors import CoordinationError, MalformedZnode
+
+
+class Unsteady:
+    """What is in ZooKeeper, and cannot be asked for so many times as ``failures`` says."""
+
+    failures = 0
+
+    def speak(self):
+        """Called before anything is read."""
+        if self.failures:
+            self.failures -= 1
+            raise CoordinationError("ZooKeeper: ConnectionLoss")
+
+    def ensure_tree(self):
+        self.speak()
 
 
 class FakeNotifications:

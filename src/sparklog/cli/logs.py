@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from sparklog.cli.display import printable
 from sparklog.errors import ConfigError
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
@@ -56,10 +57,7 @@ class _OneLine(logging.LogRecord):
     broker: int | None = None
 
     def getMessage(self) -> str:  # noqa: N802 (it is logging's name)
-        message = super().getMessage()
-        if message.isprintable():
-            return message
-        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
+        return printable(super().getMessage())
 
 
 def begin_to_log(settings: Path | None, log_format: LogFormat | None = None, broker: int | None = None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import socket
 from pathlib import Path
 
 from aiohttp import web
@@ -23,7 +22,7 @@ from sparklog.errors import ConfigError
 from sparklog.metrics.collectors.loop import LoopLag
 from sparklog.metrics.exposition import CONTENT_TYPE
 from sparklog.metrics.scrape import Scrape
-from sparklog.net.http_connections import HttpConnections
+from sparklog.net.http_connections import HttpConnections, http_socket
 from sparklog.structs import Endpoint
 
 _STARTING = "the broker is starting"
@@ -52,7 +51,8 @@ class MetricsEndpoint:
 
     async def start(self) -> None:
         """Begin to answer. Raises ConfigError if the port cannot be had."""
-        sock = _listen(self._config.metrics_host, self._config.metrics_port)
+        host, port = self._config.metrics_host, self._config.metrics_port
+        sock = http_socket(host, port, f"sparklog.metrics.port={port}")
         self.address = Endpoint(self._config.metrics_host, sock.getsockname()[1])
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
@@ -106,17 +106,6 @@ class MetricsEndpoint:
         loop = asyncio.get_running_loop()  # the files of the process are counted by a thread: there may be many
         process: bytes = await loop.run_in_executor(None, generate_latest, self._process)
         return page + process
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen for sparklog.metrics.port={port} at {host}: {error.strerror or error};"
-            " stop what holds it, or choose another"
-        ) from error
 
 
 def _token_in(path: str) -> str | None:

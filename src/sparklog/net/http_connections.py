@@ -15,9 +15,22 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, cast
 
+from sparklog.errors import ConfigError
+
 HANDSHAKE_S: Final = 10.0
 """How long a connection's TLS may take, and then its first request's head."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
+
+
+def http_socket(host: str, port: int, asked_by: str) -> socket.socket:
+    """A listening socket. Raises ConfigError; ``asked_by`` names in it what asks for the port."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen for {asked_by} at {host}: {error.strerror or error}; stop what holds it, or choose another"
+        ) from error
 
 
 class HttpConnections:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -12,8 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from sparklog.clock import Clock, SystemClock
-from sparklog.errors import ConfigError
-from sparklog.net.http_connections import HttpConnections
+from sparklog.net.http_connections import HttpConnections, http_socket
 from sparklog.structs import Endpoint
 from sparklog.web.apis import changes, cluster, disks, groups, jobs, records, rights, session, topics, transactions
 from sparklog.web.context import CONTEXT, WebContext
@@ -59,7 +57,7 @@ class WebServer:
     async def start(self) -> None:
         """Begin to answer. Raises ConfigError if the port or the certificate cannot be had."""
         tls = self._settings.tls_context()
-        sock = _listen(self._settings.host, self._settings.port)
+        sock = http_socket(self._settings.host, self._settings.port, f"--port {self._settings.port}")
         self.address = Endpoint(self._settings.host, sock.getsockname()[1])
         app = self._application()
         self._runner = web.AppRunner(
@@ -101,17 +99,6 @@ def _page(name: str) -> Handler:
         return web.Response(body=path.read_bytes(), content_type=_TYPES[path.suffix], charset="utf-8")
 
     return answer
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen for --port {port} at {host}: {error.strerror or error}; stop what holds it, or choose"
-            " another"
-        ) from error
 
 
 def _http_log() -> logging.Logger:

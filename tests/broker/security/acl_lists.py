@@ -1,15 +1,15 @@
 """Access control lists in a ZooKeeper that is none, and a broker that follows them."""
 
 import asyncio
-from collections.abc import Generator
+import inspect
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
-from broker.fake_notifications import FakeNotifications
+from broker.fake_notifications import FakeNotifications, Unsteady
 
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.security.acls import Acls
-from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.errors import MalformedZnode
 from sparklog.net.turns import Turns
 from sparklog.security.access import AllowEverything
 from sparklog.security.acl.authorizer import AclAuthorizer
@@ -17,39 +17,31 @@ from sparklog.security.acl.pattern import SPECIFIC
 from sparklog.security.audit import AuditLog
 from sparklog.security.caller import Caller
 from sparklog.security.principal import Principal
+from sparklog.testing.steps import finish
 from sparklog.zk.acls import Found
 
 ROOT = Caller("10.0.0.1", principal=Principal("User", "root"))
 ALICE = Caller("10.0.0.1", principal=Principal("User", "alice"))
 
 
-class FakeStore:
+class FakeStore(Unsteady):
     """What ``AclStore`` would find; ``tell`` writes a list as somebody else, and fires the watch if not ``lost``."""
 
     def __init__(self):
         self.lists = {}
         self.malformed = set()
-        self.failures = 0
         self.readings = 0
-        self.told = {type_: FakeNotifications(self._speak) for type_ in SPECIFIC}
+        self.told = {type_: FakeNotifications(self.speak) for type_ in SPECIFIC}
         self.changes = tuple(self.told.values())
 
-    def _speak(self):
-        if self.failures:
-            self.failures -= 1
-            raise CoordinationError("ZooKeeper: ConnectionLoss")
-
-    def ensure_tree(self):
-        self._speak()
-
     def read(self, pattern):
-        self._speak()
+        self.speak()
         if pattern in self.malformed:
             raise MalformedZnode(f"znode of {pattern} does not hold an access control list")
         return self.lists.get(pattern, frozenset())
 
     def read_all(self):
-        self._speak()
+        self.speak()
         self.readings += 1
         whole = {each: entries for each, entries in self.lists.items() if each not in self.malformed}
         return Found(whole, {each: f"znode of {each} does not hold a list" for each in self.malformed})
@@ -90,6 +82,11 @@ async def until(condition):
             await asyncio.sleep(0.005)
 
 
+async def answered(served):
+    """The answer of a handler, whether it is awaited or comes in steps."""
+    return await served if inspect.isawaitable(served) else finish(served)
+
+
 def asked(handler, message, caller=ROOT, store=None, version=3):
     """What a broker with the lists of the store answers; without a store, one without an authorizer."""
 
@@ -99,19 +96,9 @@ def asked(handler, message, caller=ROOT, store=None, version=3):
         request = ApiRequest(handler.API, version, "c", caller, message)
         if store is None:
             broker = SimpleNamespace(authorizer=AllowEverything(), acls=None, turns=turns)
-            return await _answer(handler.handle(broker, request))
+            return await answered(handler.handle(broker, request))
         async with following(store) as acls:
             broker = SimpleNamespace(authorizer=acls.authorizer, acls=acls, turns=turns)
-            return await _answer(handler.handle(broker, request))
+            return await answered(handler.handle(broker, request))
 
     return asyncio.run(main())
-
-
-async def _answer(served):
-    if not isinstance(served, Generator):
-        return await served
-    while True:
-        try:
-            next(served)
-        except StopIteration as end:
-            return end.value

@@ -1,24 +1,22 @@
 """Delegation tokens in a ZooKeeper that is none, and a broker that follows them."""
 
 import asyncio
-import inspect
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
-from broker.fake_notifications import FakeNotifications
-from broker.security.acl_lists import at_once
+from broker.fake_notifications import FakeNotifications, Unsteady
+from broker.security.acl_lists import answered, at_once
 
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.security.tokens import DelegationTokens
 from sparklog.config.security_protocol import SecurityProtocol
-from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.errors import MalformedZnode
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.security.delegation.key import TokenKey
 from sparklog.security.delegation.token import DelegationToken, TokenRules
 from sparklog.security.principal import Principal
 from sparklog.testing.clock import ManualClock
-from sparklog.testing.steps import finish
 from sparklog.zk.tokens import Found
 
 NOW_MS = 1_700_000_000_000
@@ -27,32 +25,23 @@ ALICE, BOB, CAROL = (Principal("User", each) for each in ("alice", "bob", "carol
 OF_ALICE = DelegationToken("a", ALICE, ALICE, (CAROL,), NOW_MS, NOW_MS + 7000, NOW_MS + 1000)
 
 
-class FakeStore:
+class FakeStore(Unsteady):
     """What ``TokenStore`` would find; ``tell`` writes a token as somebody else, and fires the watch if not ``lost``."""
 
     def __init__(self, *tokens):
         self.tokens = {each.id: each for each in tokens}
         self.malformed = set()
-        self.failures = 0
         self.readings = 0
-        self.changes = FakeNotifications(self._speak)
-
-    def _speak(self):
-        if self.failures:
-            self.failures -= 1
-            raise CoordinationError("ZooKeeper: ConnectionLoss")
-
-    def ensure_tree(self):
-        self._speak()
+        self.changes = FakeNotifications(self.speak)
 
     def read(self, token_id):
-        self._speak()
+        self.speak()
         if token_id in self.malformed:
             raise MalformedZnode(f"znode of {token_id} does not hold a delegation token")
         return self.tokens.get(token_id)
 
     def read_all(self):
-        self._speak()
+        self.speak()
         self.readings += 1
         whole = {each: token for each, token in self.tokens.items() if each not in self.malformed}
         return Found(whole, {each: f"znode of {each} does not hold a token" for each in self.malformed})
@@ -95,12 +84,8 @@ def asked(handler, message, by=None, store=None, authorizer=None, version=None):
         broker = SimpleNamespace(authorizer=authorizer or AllowEverything(), clock=clock, tokens=None)
         request = ApiRequest(handler.API, version or handler.VERSIONS[-1], "c", by or caller(), message)
         if store is None:
-            return await _answer(handler.handle(broker, request))
+            return await answered(handler.handle(broker, request))
         async with following(store, clock) as broker.tokens:
-            return await _answer(handler.handle(broker, request))
+            return await answered(handler.handle(broker, request))
 
     return asyncio.run(main())
-
-
-async def _answer(served):
-    return await served if inspect.isawaitable(served) else finish(served)
