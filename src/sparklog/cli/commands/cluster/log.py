@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option
-from sparklog.cli.display import counted, in_words, json_lines_option, output_option, progress, show_json, show_table
+from sparklog.cli.display import (
+    counted,
+    in_words,
+    json_lines_option,
+    output_option,
+    printable,
+    progress,
+    show_json,
+    show_table,
+)
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ErrorCode, SparklogError
@@ -157,12 +166,7 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, bytes):
         value = value.decode(errors="backslashreplace")
-    text = str(value)
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+    return printable(str(value))
 
 
 def _hexdump(data: bytes, position: int) -> list[str]:
