@@ -1,6 +1,6 @@
 # One word each. Everything they need is set up on the first call; a second call finds it and needs no network.
 #
-#   make demo     the guided tour            make check    format, lint, types, layers
+#   make demo     the guided tour            make check    format, lint, types, layers, docs
 #   make test     the test suite             make bench    the benchmarks
 #   make compat   other projects' programs   make soak     the long tests
 #   make setup    only what the others need  make clean    remove all that make made
@@ -35,6 +35,9 @@ HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.p
 # The hundreds of Python programs that tests start are compiled once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Strict: a dead link or a page that is in no menu ends it.
+SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file conf/site/mkdocs.yml
+
 SUITE = $(BIN)/pytest -m "not slow and not peer" $(1) </dev/null
 ON_SOURCE = SPARKLOG_IMPL=python $(BIN)/pytest -q -p no:cacheprovider -m "$(PURE)$(1)" $(WITH_HOT) </dev/null
 
@@ -60,6 +63,7 @@ check: setup
 	@echo "check: ruff" && $(BIN)/ruff check --quiet .
 	@echo "check: mypy" && $(BIN)/mypy --no-error-summary
 	@echo "check: import-linter" && $(BIN)/lint-imports --no-logo
+	@echo "check: docs" && $(SITE)
 
 bench: setup jars
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -81,8 +85,8 @@ build/axe/node_modules/axe-core/axe.min.js:
 	@if command -v npm >/dev/null 2>&1; then npm install --silent --no-audit --no-fund --ignore-scripts --prefix build/axe \
 		axe-core@4.14.1 </dev/null || true; fi
 
-docs: setup .venv/.docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file conf/site/mkdocs.yml
+docs: setup
+	@$(SITE)
 	@echo "docs: build/site/index.html; to search in it: $(BIN)/python -m http.server --directory build/site"
 
 package:
@@ -162,13 +166,6 @@ $(READY): pyproject.toml setup.py
 	@echo "setup: installing sparklog and what it needs into .venv (once; a few minutes)"
 	@$(call aloud,installing,$(BIN)/pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]' </dev/null)
 	@touch $@ $(COMPILED)
-
-# Only `make docs` needs these, so the tests' set-up does without them.
-.venv/.docs: pyproject.toml $(READY)
-	@echo "setup: installing what makes the site"
-	@$(call aloud,installing,$(BIN)/pip install --quiet --disable-pip-version-check --no-input \
-		$$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])') </dev/null)
-	@touch $@
 
 $(COMPILED): $(PYX) $(HOT) src/sparklog/compiled.py setup.py $(READY)
 	@echo "setup: compiling the record codec and the hot path (once for each change; half a minute)"

@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File, InclusionLevel
+
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)")
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".json": "json", ".properties": "properties"}
 
@@ -27,8 +29,6 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Any, config: Any) -> Any:
     """A page for each file outside that a page links to."""
-    from mkdocs.structure.files import File, InclusionLevel  # installed by `make docs`, and not for the tests
-
     docs = Path(config.docs_dir)
     for name in sorted({name for page in files.documentation_pages() for name in _outside(page.src_uri, docs)}):
         page = _source_page(name, (docs.parent / name).read_text())

@@ -11,7 +11,7 @@ import pytest
 from sparklog.registry import AvroDeserializer, AvroSerializer, JsonDeserializer, JsonSerializer, SchemaRegistry
 from sparklog.testing.registry import schema_registry
 
-for _package in ("fastavro", "jsonschema", "httpx", "authlib", "cachetools"):
+for _package in ("fastavro", "jsonschema", "authlib", "cachetools"):
     pytest.importorskip(_package)
 pytestmark = [
     pytest.mark.peer,
