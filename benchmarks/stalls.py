@@ -70,7 +70,7 @@ class Cluster:
         """Of the broker's registration: what only brokers ask is refused under any other."""
         zk = ZkClient(self.zookeeper, session_timeout=10.0, on_session=lambda _: None)
         try:
-            return zk.brokers()[0].epoch
+            return zk.brokers.live()[0].epoch
         finally:
             zk.close()
 

@@ -20,7 +20,7 @@ from sparklog.cli.main import main
 from sparklog.controller.channel import BrokerChannel
 from sparklog.protocol.api_key import ApiKey
 from sparklog.structs import TopicPartition
-from sparklog.zk.client import ZkClient
+from sparklog.zk.partition_states import PartitionStates
 from sparklog.zk.znodes import PartitionState
 
 _LINE = re.compile(r"^TRACE (.*)$", re.MULTILINE)
@@ -56,13 +56,13 @@ class _Detections(logging.Handler):
 
 
 def _trace_writes() -> None:
-    write, commit, committed = ZkClient.write_partition_states, TransactionRequest.commit_async, [0]
+    write, commit, committed = PartitionStates.write, TransactionRequest.commit_async, [0]
 
     def counted(self: Any) -> Any:
         committed[0] += 1
         return commit(self)
 
-    def written(self: ZkClient, states: dict[TopicPartition, PartitionState], version: int) -> Any:
+    def written(self: PartitionStates, states: dict[TopicPartition, PartitionState], version: int) -> Any:
         began, before = time.time(), committed[0]
         try:
             return write(self, states, version)
@@ -70,7 +70,7 @@ def _trace_writes() -> None:
             _say(Event("written", began, time.time(), len(states), transactions=committed[0] - before))
 
     TransactionRequest.commit_async = counted
-    ZkClient.write_partition_states = written  # type: ignore[method-assign, assignment]
+    PartitionStates.write = written  # type: ignore[method-assign, assignment]
 
 
 def _trace_requests() -> None:

@@ -131,7 +131,7 @@ def _prepare(tree: str, *, guarded: bool) -> None:
     try:
         zk.ensure_tree()
         credential = {_MECHANISM.title: ScramCredential.of_password(_MECHANISM, PASSWORD).format()}
-        zk.change_entity_config(user_entity(USER), credential | (_UNREACHED if guarded else {}))
+        zk.configs.update(user_entity(USER), credential | (_UNREACHED if guarded else {}))
         if guarded:
             zk.ensure(znode.PERSISTENT_PATHS)
             _write_lists(tree)

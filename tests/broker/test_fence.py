@@ -7,14 +7,14 @@ import pytest
 
 from sparklog.broker.fence import ControllerFence
 from sparklog.errors import CoordinationError, ErrorCode
-from sparklog.zk.client import Office
+from sparklog.zk.office import Term
 
 
 class Stage:
     """A fence, and the ZooKeeper that it asks."""
 
     def __init__(self, holder=1, epoch=3):
-        self.office = Office(holder, epoch)
+        self.office = Term(holder, epoch)
         self.looks = 0
         self.warnings = []
         self.answer = asyncio.Event()
@@ -50,7 +50,7 @@ def test_the_controller_in_office_is_obeyed_and_looked_up_once_an_epoch():
         stage = Stage(epoch=3)
         assert [await stage.admit(3) for _ in range(3)] == [ErrorCode.NONE] * 3
         assert stage.looks == 1
-        stage.office = Office(2, 5)
+        stage.office = Term(2, 5)
         assert await stage.admit(3) is ErrorCode.NONE, "nobody has told of another yet"
         assert await stage.admit(5, controller_id=2) is ErrorCode.NONE
         assert await stage.admit(3) is ErrorCode.STALE_CONTROLLER_EPOCH
@@ -128,7 +128,7 @@ def test_forged_epochs_share_a_look_and_one_is_under_way_at_a_time():
         forged = [asyncio.ensure_future(stage.admit(1000 + number)) for number in range(50)]
         await spin()
         assert stage.looks == 1
-        stage.office = Office(2, 4)
+        stage.office = Term(2, 4)
         genuine = asyncio.ensure_future(stage.admit(4, controller_id=2))
         await spin()
         stage.answer.set()
@@ -167,7 +167,7 @@ def test_a_check_after_another_controller_was_admitted_refuses_the_first():
     async def test():
         stage = Stage()
         assert await stage.admit(3) is ErrorCode.NONE
-        stage.office = Office(2, 4)
+        stage.office = Term(2, 4)
         assert await stage.admit(4, controller_id=2) is ErrorCode.NONE
         assert stage.fence.check(request(3)) is ErrorCode.STALE_CONTROLLER_EPOCH
 

@@ -39,7 +39,7 @@ def test_it_follows_the_topics_and_goes_with_the_session(zk, chroot, tmp_path, p
         admin.create_topics([NewTopic("a", 2, 1, {}), NewTopic("b", 1, 1, {})])
         eventually(lambda: [registry(zk, folder, each) for each in "ab"] == [{3: 2}, {3: 1}], what="new topics")
         (seen,) = zk.seen_each([f"{folder}/a/3"])
-        assert seen.session == zk.broker_owner(3)
+        assert seen.session == zk.brokers.owner(3)
         admin.create_partitions({"a": 5})
         eventually(lambda: registry(zk, folder, "a") == {3: 5}, what="new partitions")
         admin.delete_topics(["b"])

@@ -114,7 +114,9 @@ def test_topics_are_made_one_after_another(validate_only):
     controller = SimpleNamespace(is_active=True)
 
     def handle(broker, request):
-        broker.topics = TopicMaker(broker.settings, broker.metadata, SimpleNamespace(create_topic=None), run_zk)
+        broker.topics = TopicMaker(
+            broker.settings, broker.metadata, SimpleNamespace(topics=SimpleNamespace(create=None)), run_zk
+        )
         return create_topics.handle(broker, request)
 
     handler = SimpleNamespace(API=create_topics.API, handle=handle)
@@ -141,7 +143,7 @@ async def nothing_stored(call, *args):
 
 def test_settings_are_described_one_resource_after_another():
     message = describe(*((TOPIC, f"t{number}") for number in range(MANY)))
-    zk = SimpleNamespace(topic_config=None)
+    zk = SimpleNamespace(configs=SimpleNamespace(of_topic=None))
     answer, turns = served(describe_configs, 4, message, topic=str, zk=zk, run_zk=nothing_stored)
     assert [each.error_code for each in answer.results] == [ErrorCode.NONE] * MANY
     assert turns > MANY

@@ -12,7 +12,7 @@ import pytest
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.log.files import SESSION_FILE
 from sparklog.testing.eventually import wait_for_death
-from sparklog.zk.client import Session
+from sparklog.zk.znode_client import Session
 
 SESSION = Session(0x1234567890ABCDEF, b"\x00secret\xff")
 
@@ -67,7 +67,7 @@ def test_a_killed_process_is_dead(dirs, opened):
         f"files = SessionFiles([Path(sys.argv[1])]); files.write({SESSION!r}); print('written', flush=True); "
         "sys.stdin.read()"
     )
-    command = [sys.executable, "-c", "from sparklog.zk.client import Session; " + program, str(dirs[0])]
+    command = [sys.executable, "-c", "from sparklog.zk.znode_client import Session; " + program, str(dirs[0])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout.readline() == b"written\n"
         living = opened(dirs[:1])

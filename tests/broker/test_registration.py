@@ -16,7 +16,9 @@ from sparklog.log.files import SESSION_FILE
 from sparklog.structs import Endpoint
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.zookeeper import CuttingProxy
-from sparklog.zk.client import Office, SessionEvent, ZkClient
+from sparklog.zk.client import ZkClient
+from sparklog.zk.office import Term
+from sparklog.zk.znode_client import SessionEvent
 from sparklog.zk.znodes import BrokerInfo
 
 pytestmark = pytest.mark.integration
@@ -67,7 +69,7 @@ class Stage:
         return await self._loop.run_in_executor(self._thread, lambda: self.zk.guarded(call, *args))
 
     async def _office(self):
-        return Office(1, 1)
+        return Term(1, 1)
 
     def _tell(self, event):
         self.at_once(event)
@@ -93,12 +95,12 @@ class Stage:
 
     async def registered(self):
         """The epoch under which the broker is known, once it is."""
-        await until(lambda: self.zk.session_id and self.looker.broker_owner(1) == self.zk.session_id)
-        return self.looker.brokers()[1].epoch
+        await until(lambda: self.zk.session_id and self.looker.brokers.owner(1) == self.zk.session_id)
+        return self.looker.brokers.live()[1].epoch
 
     def expire(self):
         """End the session behind the broker's back."""
-        thief = KazooClient(hosts=self._zookeeper.connect_string, client_id=self.zk._client.client_id)
+        thief = KazooClient(hosts=self._zookeeper.connect_string, client_id=self.zk.kazoo.client_id)
         thief.start(timeout=10)
         thief.stop()
         thief.close()
@@ -145,10 +147,10 @@ def test_a_session_may_be_lost_and_nothing_else_with_it(on_stage):
         await stage.registration.register()
         stage.follow()
         first = await stage.registered()
-        assert stage.looker.brokers()[1].life == first
+        assert stage.looker.brokers.live()[1].life == first
         stage.expire()
         await until(lambda: stage.registrations)
-        again = stage.looker.brokers()[1]
+        again = stage.looker.brokers.live()[1]
         assert again.epoch > first
         assert (again.life, stage.registration.unbroken_since) == (first, first)
 
@@ -236,7 +238,7 @@ def test_nothing_is_registered_before_there_is_a_session_for_it(on_stage, proxy,
 def test_requests_of_controllers_are_held_until_the_broker_is_registered(on_stage):
     async def test(stage):
         asked = asyncio.ensure_future(stage.is_obeyed(5))
-        await stage.run_zk(stage.zk.broker_owner, 1)
+        await stage.run_zk(stage.zk.brokers.owner, 1)
         assert not asked.done()
         await stage.registration.register()
         assert await asked is ErrorCode.STALE_BROKER_EPOCH
@@ -258,14 +260,14 @@ def test_registering_ends_when_the_broker_stops(on_stage, proxy):
 def test_a_broker_that_was_killed_is_followed_at_once(on_stage, zookeeper, chroot, tmp_path):
     async def test(stage):
         dead = stage.session(zookeeper)
-        dead.register_broker(INFO, 1)
-        dead.try_become_controller(1, 1)
+        dead.brokers.register(INFO, 1)
+        dead.office.take(1, 1)
         before = SessionFiles([tmp_path / "before"])
         before.write(dead.session)
         before.close()
         stage.registration._files = SessionFiles([tmp_path / "before"])
         await stage.registration.register()
-        assert stage.looker.controller() is None
+        assert stage.looker.office.holder() is None
         assert await stage.is_obeyed(await stage.registered()) is ErrorCode.NONE
         stage.registration._files.close()
         dead.close()
@@ -279,14 +281,14 @@ def test_a_living_broker_of_the_same_id_and_address_is_left_alone(on_stage, zook
 
     async def test(stage):
         living = stage.session(zookeeper)
-        epoch = living.register_broker(INFO, 1)
+        epoch = living.brokers.register(INFO, 1)
         task = asyncio.ensure_future(stage.registration.register())
         await until(lambda: "waiting" in caplog.text)
         assert not task.done()
         clock.advance(3600)
         with pytest.raises(BrokerIdTaken, match="already registered in ZooKeeper by another session"):
             await task
-        assert stage.looker.brokers() == {1: INFO._replace(epoch=epoch)}
+        assert stage.looker.brokers.live() == {1: INFO._replace(epoch=epoch)}
         living.close()
 
     on_stage(test, clock)
@@ -295,7 +297,7 @@ def test_a_living_broker_of_the_same_id_and_address_is_left_alone(on_stage, zook
 def test_a_session_that_ends_meanwhile_frees_the_id(on_stage, zookeeper, caplog):
     async def test(stage):
         other = stage.session(zookeeper)
-        other.register_broker(INFO, 1)
+        other.brokers.register(INFO, 1)
         task = asyncio.ensure_future(stage.registration.register())
         await until(lambda: "waiting" in caplog.text)
         other.close()

@@ -14,12 +14,13 @@ class FakeZk:
     """What ZooKeeper holds; ``tell`` writes a change, and fires the watch unless it is ``lost``."""
 
     def __init__(self):
+        self.configs = self
         self.stored = {}
         self.changes = FakeNotifications()
         self.failures = 0
         self.malformed = set()
 
-    def config(self, entity):
+    def of(self, entity):
         if self.failures:
             self.failures -= 1
             raise CoordinationError("ZooKeeper: ConnectionLoss")
@@ -27,15 +28,15 @@ class FakeZk:
             raise MalformedZnode(f"znode /config/{entity} does not hold JSON")
         return self.stored.get(entity, {})
 
-    def topic_config(self, topic):
-        return self.config(f"topics/{topic}")
+    def of_topic(self, topic):
+        return self.of(f"topics/{topic}")
 
-    def entity_configs(self, kind):
+    def of_kind(self, kind):
         found = [entity for entity in self.stored if entity.startswith(f"{kind}/")]
         return {entity: None if entity in self.malformed else self.stored[entity] for entity in found}
 
-    def topic_configs(self, topics):
-        return {each: self.topic_config(each) for each in topics if f"topics/{each}" not in self.malformed}
+    def of_topics(self, topics):
+        return {each: self.of_topic(each) for each in topics if f"topics/{each}" not in self.malformed}
 
     def tell(self, entity, *, lost=False, **properties):
         self.stored[entity] = {name.replace("_", "."): value for name, value in properties.items()}

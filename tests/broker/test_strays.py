@@ -66,7 +66,7 @@ def looked(here, in_zookeeper, named, *, kind=FULL):
     broker = SimpleNamespace(
         replicas=replicas,
         run_zk=run_zk,
-        zk=SimpleNamespace(assignment=in_zookeeper.get),
+        zk=SimpleNamespace(topics=SimpleNamespace(assignment=in_zookeeper.get)),
         config=SimpleNamespace(broker_id=ME),
         stop_coordinating=unloaded.append,
         run_disk=run_disk,

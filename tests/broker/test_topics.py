@@ -100,7 +100,7 @@ def test_a_topic_that_takes_long_is_made_once_and_nobody_waits_for_long():
             return answered
 
         metadata = SimpleNamespace(brokers={1: BROKERS[1]}, topics=list, wait_for=at_once)
-        maker = TopicMaker(settings({}), metadata, SimpleNamespace(create_topic=None), run_zk)
+        maker = TopicMaker(settings({}), metadata, SimpleNamespace(topics=SimpleNamespace(create=None)), run_zk)
         for _ in range(2):
             assert await maker.ensure("t", 0.001) is ErrorCode.LEADER_NOT_AVAILABLE
         assert asked == ["t"]

@@ -15,18 +15,19 @@ class FakeZk:
 
     def __init__(self, stored=None):
         self.stored = stored or {}
+        self.configs = self
 
-    def config(self, entity):
+    def of(self, entity):
         found = self.stored.get(entity, {})
         if found is None:
             raise MalformedZnode(f"znode /config/{entity} does not hold JSON")
         return found
 
-    def entity_configs(self, kind):
+    def of_kind(self, kind):
         return {entity: found for entity, found in self.stored.items() if entity.startswith(f"{kind}/")}
 
-    def change_config(self, entity, change):
-        self.stored[entity] = change(self.config(entity))
+    def change(self, entity, change):
+        self.stored[entity] = change(self.of(entity))
 
 
 def asked(handler, message, zk, *, is_active=True, authorizer=None, acls=None):

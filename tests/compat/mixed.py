@@ -138,7 +138,7 @@ class MixedCluster:
         eventually(lambda: self.leaders(topic) == leaders, 90, f"{topic} to be led by {leaders}")
 
     def controller(self) -> int | None:
-        return self._asked(lambda zk: zk.controller())
+        return self._asked(lambda zk: zk.office.holder())
 
     def _asked(self, question: Callable[[ZkClient], T]) -> T:
         zk = ZkClient(self.zookeeper, session_timeout=6, on_session=lambda _: None)

@@ -139,7 +139,7 @@ def add_users(zookeeper):
         zk.ensure_tree()
         for user, password in PASSWORDS.items():
             made = {each.title: ScramCredential.of_password(each, password).format() for each in ScramMechanism}
-            zk.change_entity_config(user_entity(user), made)
+            zk.configs.update(user_entity(user), made)
     finally:
         zk.close()
 

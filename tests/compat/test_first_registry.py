@@ -24,7 +24,7 @@ def test_kafka_does_not_stumble_over_it(tmp_path):
         kafka = cluster.kafka(1)
         cluster.ours(2, **{"sparklog.first.registry": "beside"})
         zk = ZkClient(cluster.zookeeper, session_timeout=6.0, on_session=lambda _: None)
-        assert zk.controller() == 1
+        assert zk.office.holder() == 1
 
         def new(*arguments):
             return run_kafka_tool(TOPICS, "--bootstrap-server", kafka.bootstrap_servers, *arguments)
@@ -40,7 +40,9 @@ def test_kafka_does_not_stumble_over_it(tmp_path):
         assert "PartitionCount:8" in old("--describe")
         assert old("--list").split() == ["a"]
         new("--delete", "--topic", "a")
-        eventually(lambda: "a" not in zk.topics(), what="its end")
+        eventually(lambda: "a" not in zk.topics.names(), what="its end")
         new("--create", "--topic", "a", "--partitions", "1", "--replication-factor", "2")
-        eventually(lambda: "a" in zk.topics() and "partitions" in zk.names("/brokers/topics/a"), what="it is back")
+        eventually(
+            lambda: "a" in zk.topics.names() and "partitions" in zk.names("/brokers/topics/a"), what="it is back"
+        )
         zk.close()

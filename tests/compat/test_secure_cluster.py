@@ -47,10 +47,10 @@ def test_its_migration_takes_the_root_for_the_brokers(secure):
     security, _ = ZooKeeperSecurity.divide(load_properties(settings))
     zk = ZkClient(secure.zookeeper_connect, session_timeout=10.0, on_session=queue.Queue().put, security=security)
     try:
-        zk._client.set_acls("/", OPEN_ACL_UNSAFE)
+        zk.kazoo.set_acls("/", OPEN_ACL_UNSAFE)
         connected = ("--zookeeper.connect", secure.zookeeper_connect, "--zk-tls-config-file", str(settings))
         run_kafka_tool("kafka.admin.ZkSecurityMigrator", "--zookeeper.acl=secure", *connected)
-        owners = {acl.id for acl in zk._client.get_acls("/")[0] if acl.perms == Permissions.ALL}
+        owners = {acl.id for acl in zk.kazoo.get_acls("/")[0] if acl.perms == Permissions.ALL}
     finally:
         zk.close()
     assert owners == {Id("x509", "CN=sparklog-broker")}

@@ -1,6 +1,7 @@
 """Who is asked to delete a part of a topic."""
 
 import asyncio
+from types import SimpleNamespace
 
 from sparklog.controller.context import ControllerContext, Departure
 from sparklog.controller.deletion import TopicDeletions
@@ -41,16 +42,14 @@ def test_a_replica_that_has_yet_to_go_after_a_move_goes_with_its_topic():
         async def tell(_context, _channel, _partitions):
             pass
 
-        class Zk:
-            forget_topic = None
-
+        zk = SimpleNamespace(topics=SimpleNamespace(forget=None))
         channels = {each: Channel(each) for each in (1, 2)}
         context = ControllerContext(9, 0, brokers={id_: each.broker for id_, each in channels.items()})
         context.assign(TopicAssignment("t", {0: (1,), 1: (1,)}))
         context.states = {tp: PartitionState(1, 5, (1,), 9) for tp in (MOVED, STILL)}
         context.departures[MOVED] = Departure(ReplicaAssignment((1, 2), (), (2,)), {2}, {2})
         context.deleting = {"t"}
-        deletions = TopicDeletions(1, Zk(), run_zk, ManualClock(), lambda: None, tell)
+        deletions = TopicDeletions(1, zk, run_zk, ManualClock(), lambda: None, tell)
         await deletions.advance(context, channels)
         assert {id_: each.asked for id_, each in channels.items()} == {1: {("t", 0), ("t", 1)}, 2: {("t", 0)}}
         for number, channel in enumerate(channels.values()):

@@ -1,6 +1,7 @@
 """What drives the moves: the loop is left to others between its steps."""
 
 import asyncio
+from types import SimpleNamespace
 
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.reassigner import Reassigner
@@ -14,9 +15,7 @@ def test_moves_of_many_topics_are_looked_at_in_steps():
     """Each topic by itself is little work, and waits for nothing where all is refused."""
     turns = 0
 
-    class ZooKeeper:
-        def reassignments(self, _on_change):
-            return {}
+    zk = SimpleNamespace(topics=SimpleNamespace(reassignments=lambda _on_change: {}))
 
     async def run_zk(call, *args):
         return call(*args)
@@ -28,7 +27,7 @@ def test_moves_of_many_topics_are_looked_at_in_steps():
             await asyncio.sleep(0)
 
     async def run():
-        reassigner = Reassigner(1, ZooKeeper(), run_zk, lambda: None, run_zk)
+        reassigner = Reassigner(1, zk, run_zk, lambda: None, run_zk)
         refused = reassigner.ask({TopicPartition(f"t{number}", 0): [1] for number in range(MANY)})
         beside = asyncio.ensure_future(others())
         await reassigner.observe(ControllerContext(1, 0), lambda: None)

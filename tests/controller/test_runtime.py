@@ -79,7 +79,7 @@ class FakeBroker:
     async def register(self):
         self._zk = await self._stage.session()
         info = BrokerInfo(self.id, self.endpoint, unbroken_since=self.unbroken_since)
-        self.epoch = await self._stage.run_zk(self._zk.register_broker, info, 1)
+        self.epoch = await self._stage.run_zk(self._zk.brokers.register, info, 1)
 
     async def leave(self):
         """The session ends; the port goes on answering."""
@@ -307,11 +307,11 @@ def test_everyone_is_told_of_a_new_topic_and_its_leaders_to_lead(on_stage):
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 1, 2, 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 1, 2, 2), {})
         expected = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 2, TopicPartition("t", 2): 2}
         await until(lambda: one.leads == two.leads == expected)
         await until(lambda: one.told_to_lead == {("t", 0): 0} and two.told_to_lead == {("t", 1): 0, ("t", 2): 0})
-        states = await stage.run_zk(zk.partition_states, expected)
+        states = await stage.run_zk(zk.states.read, expected)
         assert {tp: (state.leader, state.isr) for tp, state in states.items()} == {
             tp: (leader, (leader,)) for tp, leader in expected.items()
         }
@@ -336,11 +336,11 @@ def test_everyone_is_told_of_a_new_topic_and_its_leaders_to_lead(on_stage):
 def test_what_cannot_be_told_of_holds_up_nothing_else(on_stage, path, content):
     async def test(stage, zk):
         one = await stage.broker(1)
-        await stage.run_zk(lambda: zk._client.create(path, content, makepath=True))
+        await stage.run_zk(lambda: zk.kazoo.create(path, content, makepath=True))
         if "/t/" in path:
-            await stage.run_zk(lambda: zk._client.set("/brokers/topics/t", b'{"partitions":{"0":[1],"1":[1]}}'))
+            await stage.run_zk(lambda: zk.kazoo.set("/brokers/topics/t", b'{"partitions":{"0":[1],"1":[1]}}'))
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("new", 1), {})
+        await stage.run_zk(zk.topics.create, topic("new", 1), {})
         await until(lambda: one.leads == {TopicPartition("new", 0): 1})
         told = [message for api, message in one.heard if api is ApiKey.UPDATE_METADATA]
         assert {broker.id for message in told for broker in message.live_brokers} == {1}
@@ -352,7 +352,7 @@ T0 = TopicPartition("t", 0)
 
 
 async def standing_of(stage, zk):
-    found = (await stage.run_zk(lambda: zk.beside(zk.partition_states([T0])))).get(T0)
+    found = (await stage.run_zk(lambda: zk.states.beside(zk.states.read([T0])))).get(T0)
     return found and (found.leader, found.isr, found.eligible)
 
 
@@ -368,7 +368,7 @@ def test_who_left_the_isr_leads_if_it_has_lost_nothing(on_stage, is_clean, is_sa
     async def test(stage, zk):
         _, one, two = [await stage.broker(number) for number in (0, 1, 2)]
         controller = await stage.controller(0, min_insync_replicas=2)
-        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (1, 2)}), {})
+        await stage.run_zk(zk.topics.create, TopicAssignment("t", {0: (1, 2)}), {})
         await comes_to(stage, zk, (1, (1, 2), ()))
         two.unbroken_since = two.epoch if is_clean else None
         await two.leave()
@@ -400,7 +400,7 @@ def test_a_setting_that_was_lowered_makes_nobody_eligible(on_stage):
             return dict.fromkeys(topics, TopicConfig(**config))
 
         controller._settings._read = topic_configs
-        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (1, 2)}), {})
+        await stage.run_zk(zk.topics.create, TopicAssignment("t", {0: (1, 2)}), {})
         await comes_to(stage, zk, (1, (1, 2), ()))
         two.unbroken_since, one.unbroken_since = two.epoch, one.epoch
         await two.leave()
@@ -421,14 +421,14 @@ def test_added_partitions_get_leaders_and_the_old_ones_keep_theirs(on_stage):
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)
         controller = await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        await stage.run_zk(zk.topics.create, topic("t", 1), {})
         await until(lambda: one.told_to_lead == {("t", 0): 0})
-        await stage.run_zk(zk.add_partitions, topic("t", 1, 2, 1), controller.context.epoch_version)
+        await stage.run_zk(zk.topics.add_partitions, topic("t", 1, 2, 1), controller.context.epoch_version)
         controller.look_at("t")
         everything = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 2, TopicPartition("t", 2): 1}
         await until(lambda: one.leads == two.leads == everything)
         await until(lambda: one.told_to_lead.keys() == {("t", 0), ("t", 2)} and two.told_to_lead == {("t", 1): 0})
-        states = await stage.run_zk(zk.partition_states, everything)
+        states = await stage.run_zk(zk.states.read, everything)
         assert {state.leader_epoch for state in states.values()} == {0}
 
     on_stage(test)
@@ -438,10 +438,10 @@ def test_a_broker_that_comes_is_told_of_the_whole_cluster_and_then_of_what_chang
     async def test(stage, zk):
         await stage.broker(1)
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        await stage.run_zk(zk.topics.create, topic("t", 1), {})
         two = await stage.broker(2)
         await until(lambda: TopicPartition("t", 0) in two.leads)
-        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await stage.run_zk(zk.topics.create, topic("u", 1), {})
         await until(lambda: TopicPartition("u", 0) in two.leads)
         brokers_alone, whole, *others = [message for api, message in two.heard if api is ApiKey.UPDATE_METADATA]
         assert (brokers_alone.type, brokers_alone.topic_states, whole.type) == (INCREMENTAL, [], FULL)
@@ -454,7 +454,7 @@ def test_a_broker_hears_which_brokers_live_before_it_is_to_follow_one(on_stage):
     async def test(stage, zk):
         two = await stage.broker(2)
         await stage.controller(2)
-        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (2, 1)}, UUID(int=1)), {})
+        await stage.run_zk(zk.topics.create, TopicAssignment("t", {0: (2, 1)}, UUID(int=1)), {})
         await until(lambda: two.leads.get(T0) == 2)
         await two.leave()
         one = await stage.broker(1)
@@ -471,7 +471,7 @@ def test_a_partition_without_its_broker_has_no_leader_until_it_is_back(on_stage)
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 2), {})
         await until(lambda: two.told_to_lead == {("t", 0): 0})
         await two.leave()
         await until(lambda: one.leads == {TopicPartition("t", 0): -1})
@@ -487,11 +487,11 @@ def test_a_deleted_topic_is_stopped_where_it_was_and_forgotten(on_stage):
         one, two = await stage.broker(1), await stage.broker(2)
         await stage.controller(1)
         for each in (topic("t", 1, 2), topic("u", 1)):
-            await stage.run_zk(zk.create_topic, each, {})
+            await stage.run_zk(zk.topics.create, each, {})
         await until(lambda: len(two.leads) == 3)
-        await stage.run_zk(zk.request_topic_deletion, "t")
+        await stage.run_zk(zk.topics.request_deletion, "t")
         await until(lambda: one.told_to_stop == {("t", 0)} and two.told_to_stop == {("t", 1)})
-        while zk.topics() != ["u"] or zk.topics_to_delete():
+        while zk.topics.names() != ["u"] or zk.topics.to_delete():
             await asyncio.sleep(0.01)
         assert one.leads[TopicPartition("t", 1)] == -2
 
@@ -502,19 +502,19 @@ def test_a_broker_that_does_not_answer_a_deletion_holds_up_nothing_else(on_stage
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 2), {})
         await until(lambda: TopicPartition("t", 0) in one.leads)
         two.silent.add(ApiKey.STOP_REPLICA)
-        await stage.run_zk(zk.request_topic_deletion, "t")
+        await stage.run_zk(zk.topics.request_deletion, "t")
         await until(lambda: two.told_to_stop)
-        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await stage.run_zk(zk.topics.create, topic("u", 1), {})
         await until(lambda: ("u", 0) in one.told_to_lead)
         await two.leave()
-        await stage.run_zk(zk.create_topic, topic("v", 1), {})
+        await stage.run_zk(zk.topics.create, topic("v", 1), {})
         await until(lambda: ("v", 0) in one.told_to_lead)
         two.silent.clear()
         await two.register()
-        while zk.topics() != ["u", "v"]:
+        while zk.topics.names() != ["u", "v"]:
             await asyncio.sleep(0.01)
 
     on_stage(test)
@@ -525,14 +525,14 @@ def test_a_controller_that_failed_in_office_vacates_it_and_is_elected_again(on_s
         one = await stage.broker(1)
         controller = await stage.controller(1)
         await until(lambda: controller.is_active)
-        epoch, fine = controller.context.epoch, controller.session.topics_to_delete
+        epoch, fine = controller.context.epoch, controller.session.topics.to_delete
 
         def failing(on_change=None):
-            controller.session.topics_to_delete = fine
+            controller.session.topics.to_delete = fine
             raise CoordinationError("once")
 
-        controller.session.topics_to_delete = failing
-        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        controller.session.topics.to_delete = failing
+        await stage.run_zk(zk.topics.create, topic("t", 1), {})
         await until(lambda: one.told_to_lead == {("t", 0): 0})
         assert controller.context.epoch > epoch
 
@@ -545,7 +545,7 @@ def test_the_next_controller_takes_over_with_a_higher_epoch_and_tells_everyone(o
         first = await stage.controller(1)
         await until(lambda: first.is_active)
         second = await stage.controller(2)
-        await stage.run_zk(zk.create_topic, topic("t", 1, 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 1, 2), {})
         await until(lambda: len(two.leads) == 2)
         assert not second.is_active
         await stage.run_zk(first.session.close)
@@ -555,7 +555,7 @@ def test_the_next_controller_takes_over_with_a_higher_epoch_and_tells_everyone(o
         assert epochs == sorted(epochs)
         assert epochs[-1] == epochs[0] + 1
         await until(lambda: [api for api, message in one.heard if message.controller_id == 2])
-        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await stage.run_zk(zk.topics.create, topic("u", 1), {})
         await until(lambda: ("u", 0) in one.told_to_lead)
 
     on_stage(test)
@@ -569,7 +569,7 @@ def test_a_controller_whose_office_was_taken_decides_nothing_more(on_stage):
 
         def usurp():
             # At once, or the controller would win the vacant office back.
-            change = zk._client.transaction()
+            change = zk.kazoo.transaction()
             change.delete("/controller")
             change.create("/controller", znodes.encode_controller(9, 1), ephemeral=True)
             change.set_data("/controller_epoch", b"50")
@@ -577,9 +577,9 @@ def test_a_controller_whose_office_was_taken_decides_nothing_more(on_stage):
 
         await stage.run_zk(usurp)
         await until(lambda: not first.is_active)
-        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        await stage.run_zk(zk.topics.create, topic("t", 1), {})
         heard = len(one.heard)
-        await stage.run_zk(zk._client.delete, "/controller")
+        await stage.run_zk(zk.kazoo.delete, "/controller")
         await until(lambda: ("t", 0) in one.told_to_lead)
         assert {message.controller_epoch for _, message in one.heard[heard:]} == {51}
 
@@ -597,13 +597,13 @@ def test_a_partition_that_its_broker_does_not_hold_has_no_leader_until_it_does(o
         two.refuses = {("t", 0): STORAGE}
         await stage.controller(1)
         made = TopicAssignment("t", {0: (2,), 1: (2,), 2: (1,)}, topic_id)
-        await stage.run_zk(zk.create_topic, made, {})
+        await stage.run_zk(zk.topics.create, made, {})
         others = {TopicPartition("t", 1): 2, TopicPartition("t", 2): 1}
         await until(lambda: one.leads == two.leads == {T0: -1} | others)
         asked = two.count(ApiKey.LEADER_AND_ISR)
         await until(lambda: two.count(ApiKey.LEADER_AND_ISR) > asked + 1)
         assert one.led == others.keys(), "nobody was ever told of a leader that does not lead"
-        states = await stage.run_zk(zk.partition_states, [T0])
+        states = await stage.run_zk(zk.states.read, [T0])
         assert (states[T0].leader, states[T0].isr, states[T0].leader_epoch) == (-1, (2,), 1), (
             "and asking writes nothing"
         )
@@ -619,7 +619,7 @@ def test_a_partition_stays_new_to_its_broker_until_it_holds_it(on_stage):
         one = await stage.broker(1)
         one.refuses = {("t", 0): STORAGE}
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 1, 1), {})
+        await stage.run_zk(zk.topics.create, topic("t", 1, 1), {})
         await until(lambda: one.leads == {T0: -1, TopicPartition("t", 1): 1})
         one.refuses.clear()
         await until(lambda: one.leads[T0] == 1)
@@ -639,9 +639,9 @@ def test_clients_are_told_of_a_leader_once_it_has_answered(on_stage):
         await stage.controller(1)
         await until(lambda: two.count(ApiKey.UPDATE_METADATA) > 1)  # the last of what it is told first
         two.silent.add(ApiKey.LEADER_AND_ISR)
-        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 2), {})
         await until(lambda: ("t", 0) in two.told_to_lead)
-        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await stage.run_zk(zk.topics.create, topic("u", 1), {})
         await until(lambda: one.leads == {T0: -1, TopicPartition("u", 0): 1})
 
     on_stage(test)
@@ -652,7 +652,7 @@ def test_a_broker_that_comes_back_answers_anew(on_stage):
         one, two = await stage.broker(1), await stage.broker(2)
         two.refuses = {("t", 0): STORAGE}
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 2), {})
         await until(lambda: one.leads == {T0: -1})
         await two.leave()
         two.refuses.clear()
@@ -666,12 +666,12 @@ def test_a_failed_log_directory_takes_the_leadership_of_what_was_in_it(on_stage)
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 2, 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 2, 2), {})
         await until(lambda: set(one.leads.values()) == {2} and len(one.leads) == 2)
         two.refuses = {("t", 0): STORAGE}
-        await stage.run_zk(zk.report_log_dir_failure, 2)
+        await stage.run_zk(zk.brokers.report_log_dir_failure, 2)
         await until(lambda: one.leads == two.leads == {T0: -1, TopicPartition("t", 1): 2})
-        assert zk.log_dir_events() == {}
+        assert zk.brokers.log_dir_events() == {}
 
     on_stage(test)
 
@@ -682,7 +682,7 @@ def test_a_broker_that_refuses_a_request_whole_is_told_everything_again(on_stage
         one, two = await stage.broker(1), await stage.broker(2)
         two.refuses_whole = {api: ErrorCode.STALE_CONTROLLER_EPOCH}
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 2), {})
         await until(lambda: two.refused[api] > 3)
         two.refuses_whole.clear()
         await until(lambda: two.leads == {T0: 2} and ("t", 0) in two.told_to_lead)
@@ -696,15 +696,15 @@ def test_what_a_broker_refused_to_hear_is_said_again_though_it_has_heard_somethi
     async def test(stage, zk):
         one = await stage.broker(1)
         controller = await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("a", 1), {})
+        await stage.run_zk(zk.topics.create, topic("a", 1), {})
         await until(lambda: ("a", 0) in one.told_to_lead and TopicPartition("a", 0) in one.leads)
         take_due, controller._retries.take_due = controller._retries.take_due, set
         one.refuses_whole = {api: ErrorCode.STALE_CONTROLLER_EPOCH}
         heard = one.count(api)
-        await stage.run_zk(zk.create_topic, topic("b", 1), {})
+        await stage.run_zk(zk.topics.create, topic("b", 1), {})
         await until(lambda: controller._unheard)
         one.refuses_whole.clear()
-        await stage.run_zk(zk.create_topic, topic("c", 1), {})
+        await stage.run_zk(zk.topics.create, topic("c", 1), {})
         await until(lambda: ("c", 0) in one.told_to_lead and TopicPartition("c", 0) in one.leads)
         assert one.refused[api]
         assert one.count(api) > heard
@@ -720,15 +720,15 @@ def test_a_topic_made_anew_is_not_deleted_for_one_of_its_name(on_stage):
     async def test(stage, zk):
         one = await stage.broker(1)
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (1,)}, UUID(int=6)), {})
+        await stage.run_zk(zk.topics.create, TopicAssignment("t", {0: (1,)}, UUID(int=6)), {})
         await until(lambda: ("t", 0) in one.told_to_lead)
-        await stage.run_zk(zk.request_topic_deletion, "t", UUID(int=5))
-        while zk.topics_to_delete():
+        await stage.run_zk(zk.topics.request_deletion, "t", UUID(int=5))
+        while zk.topics.to_delete():
             await asyncio.sleep(0.01)
-        assert zk.topics() == ["t"]
+        assert zk.topics.names() == ["t"]
         assert not one.told_to_stop
-        await stage.run_zk(zk.request_topic_deletion, "t", UUID(int=6))
-        while zk.topics():
+        await stage.run_zk(zk.topics.request_deletion, "t", UUID(int=6))
+        while zk.topics.names():
             await asyncio.sleep(0.01)
 
     on_stage(test)
@@ -738,16 +738,16 @@ def test_a_topic_is_not_forgotten_before_all_of_it_is_deleted(on_stage):
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)
         await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 1, 2, 2), {})
+        await stage.run_zk(zk.topics.create, topic("t", 1, 2, 2), {})
         await until(lambda: len(two.leads) == 3)
         two.refuses = {("t", 1): STORAGE}
-        await stage.run_zk(zk.request_topic_deletion, "t")
+        await stage.run_zk(zk.topics.request_deletion, "t")
         await until(lambda: two.count(ApiKey.STOP_REPLICA) >= 3)
-        assert (zk.topics(), zk.topics_to_delete()) == (["t"], {"t": None})
-        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        assert (zk.topics.names(), zk.topics.to_delete()) == (["t"], {"t": None})
+        await stage.run_zk(zk.topics.create, topic("u", 1), {})
         await until(lambda: ("u", 0) in one.told_to_lead)
         two.refuses.clear()
-        while zk.topics() != ["u"] or zk.topics_to_delete():
+        while zk.topics.names() != ["u"] or zk.topics.to_delete():
             await asyncio.sleep(0.01)
 
     on_stage(test)
@@ -757,16 +757,16 @@ def test_a_deposed_controller_forgets_no_topic(on_stage):
     async def test(stage, zk):
         one = await stage.broker(1)
         first = await stage.controller(1)
-        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        await stage.run_zk(zk.topics.create, topic("t", 1), {})
         await until(lambda: ("t", 0) in one.told_to_lead)
         one.silent.add(ApiKey.STOP_REPLICA)
-        await stage.run_zk(zk.request_topic_deletion, "t")
+        await stage.run_zk(zk.topics.request_deletion, "t")
         await until(lambda: one.told_to_stop)
         version = first.context.epoch_version
-        await stage.run_zk(zk._client.set, "/controller_epoch", b"50")
+        await stage.run_zk(zk.kazoo.set, "/controller_epoch", b"50")
         with pytest.raises(CoordinationError, match="another controller"):
-            await stage.run_zk(first.session.forget_topic, "t", version)
-        assert zk.topics() == ["t"]
+            await stage.run_zk(first.session.topics.forget, "t", version)
+        assert zk.topics.names() == ["t"]
 
     on_stage(test)
 
@@ -774,8 +774,8 @@ def test_a_deposed_controller_forgets_no_topic(on_stage):
 def test_a_topic_asked_to_go_that_never_was_is_forgotten(on_stage):
     async def test(stage, zk):
         await stage.controller(1)
-        await stage.run_zk(zk.request_topic_deletion, "never")
-        while zk.topics_to_delete():
+        await stage.run_zk(zk.topics.request_deletion, "never")
+        while zk.topics.to_delete():
             await asyncio.sleep(0.01)
 
     on_stage(test)
@@ -792,13 +792,13 @@ async def replicas_on_stage(stage, zk, *replicas, brokers=(1, 2)):
     """The brokers, the controller that knows them, and the topic with its partitions on these."""
     made = [await stage.broker(each) for each in brokers]
     controller = await stage.controller(1)
-    await stage.run_zk(zk.create_topic, replicated(*replicas), {})
+    await stage.run_zk(zk.topics.create, replicated(*replicas), {})
     await until(lambda: all(T0 in each.leads and each.leads[T0] >= 0 for each in made))
     return controller, made
 
 
 async def state_in_zookeeper(stage, zk, tp=T0):
-    return (await stage.run_zk(zk.partition_states, [tp]))[tp]
+    return (await stage.run_zk(zk.states.read, [tp]))[tp]
 
 
 def wish(controller, *isr, tp=T0, **changes):
@@ -865,7 +865,7 @@ def test_a_write_that_another_came_before_is_refused_and_what_it_wrote_is_known(
         controller, _ = await replicas_on_stage(stage, zk, (1, 2))
         before = await state_in_zookeeper(stage, zk)
         other = znodes.encode_partition_state(replace(before, controller_epoch=before.controller_epoch))
-        await stage.run_zk(zk._client.set, znodes.partition_state_path(T0), other)
+        await stage.run_zk(zk.kazoo.set, znodes.partition_state_path(T0), other)
         assert await ask(controller, 1) is ErrorCode.INVALID_UPDATE_VERSION
         assert controller.context.states[T0].version == before.version + 1
         assert (await ask(controller, 1)).isr == (1,)
@@ -880,7 +880,7 @@ def test_a_write_whose_answer_was_lost_is_found_done(on_stage):
         controller, _ = await replicas_on_stage(stage, zk, (1, 2))
         before = await state_in_zookeeper(stage, zk)
         done = znodes.encode_partition_state(replace(before, isr=(1,), controller_epoch=controller.context.epoch))
-        await stage.run_zk(zk._client.set, znodes.partition_state_path(T0), done)
+        await stage.run_zk(zk.kazoo.set, znodes.partition_state_path(T0), done)
         assert (await ask(controller, 1)).version == before.version + 1
 
     on_stage(test)
@@ -992,7 +992,7 @@ def test_a_broker_that_starts_again_unseen_is_in_sync_no_more(on_stage):
     async def test(stage, zk):
         controller, (one, _) = await replicas_on_stage(stage, zk, (1, 2), (2, 1), (1,))
         before = {tp: controller.context.states[tp] for tp in controller.context.states}
-        at_once = zk._client.transaction()  # so that no look falls between
+        at_once = zk.kazoo.transaction()  # so that no look falls between
         at_once.delete(znodes.broker_path(1))
         at_once.create(znodes.broker_path(1), znodes.encode_broker(BrokerInfo(1, one.endpoint), 2), ephemeral=True)
         await stage.run_zk(at_once.commit)
@@ -1029,7 +1029,7 @@ def test_only_who_may_lead_is_elected_as_preferred(on_stage):
 def test_who_waits_for_a_look_hears_when_the_office_is_lost(on_stage):
     async def test(stage, zk):
         controller, _ = await replicas_on_stage(stage, zk, (1, 2))
-        await stage.run_zk(zk._client.set, "/controller_epoch", b"50")
+        await stage.run_zk(zk.kazoo.set, "/controller_epoch", b"50")
         epoch = controller.context.brokers[1].epoch
         assert await refusal(controller.let_go(1, epoch)) is ErrorCode.NOT_CONTROLLER
 
@@ -1040,13 +1040,14 @@ class QuietZk:
     """A ZooKeeper that holds nothing but the office, and answers without a turn of the loop."""
 
     def __init__(self):
+        self.brokers = self.office = self.topics = self
         self._holder = None
         self.watches = []
 
-    def controller(self, _on_change):
+    def holder(self, _on_change):
         return self._holder
 
-    def try_become_controller(self, broker_id, _now_ms, _after):
+    def take(self, broker_id, _now_ms, _after):
         self._holder = broker_id
         return 1, 0
 
@@ -1056,14 +1057,14 @@ class QuietZk:
     def foreign_terms(self, _epoch):
         return range(0)
 
-    def brokers(self, _on_change):
+    def live(self, _on_change):
         return {}
 
-    def topics(self, on_change):
+    def names(self, on_change):
         self.watches.append(on_change)
         return []
 
-    def topics_to_delete(self, _on_change):
+    def to_delete(self, _on_change):
         return {}
 
     def log_dir_events(self, _on_change):
@@ -1134,16 +1135,16 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 async def state_of(stage, zk, tp):
-    return (await stage.run_zk(zk.partition_states, [tp])).get(tp)
+    return (await stage.run_zk(zk.states.read, [tp])).get(tp)
 
 
 def test_a_broker_that_refuses_connections_is_not_waited_for_and_comes_back_as_it_was(on_stage):
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)
         await stage.controller(1, Others())
-        await stage.run_zk(zk.create_topic, REPLICATED, {})
+        await stage.run_zk(zk.topics.create, REPLICATED, {})
         await until(lambda: one.leads == two.leads == {FIRST: 1, SECOND: 2})
-        epoch = (await stage.run_zk(zk.brokers))[2].epoch
+        epoch = (await stage.run_zk(zk.brokers.live))[2].epoch
         await two.refuse()
         await until(lambda: one.leads == {FIRST: 1, SECOND: 1})
         state = await state_of(stage, zk, SECOND)
@@ -1164,7 +1165,7 @@ def test_the_last_in_sync_is_waited_for_until_its_session_ends(on_stage):
     async def test(stage, zk):
         two = await stage.broker(2)
         await stage.controller(9, Others(), unclean_leader_election_enable=True)
-        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (2, 1)}), {})
+        await stage.run_zk(zk.topics.create, TopicAssignment("t", {0: (2, 1)}), {})
         await until(lambda: two.leads == {FIRST: 2})
         one = await stage.broker(1)
         await until(lambda: one.leads == {FIRST: 2})
@@ -1183,7 +1184,7 @@ def test_a_refusal_that_nobody_confirms_changes_nothing(on_stage):
         one, two = await stage.broker(1), await stage.broker(2)
         others = Others(confirm=False)
         controller = await stage.controller(1, others)
-        await stage.run_zk(zk.create_topic, REPLICATED, {})
+        await stage.run_zk(zk.topics.create, REPLICATED, {})
         await until(lambda: one.leads == two.leads == {FIRST: 1, SECOND: 2})
         await two.refuse()
         await others.asked.wait()
@@ -1201,14 +1202,14 @@ def test_the_place_of_a_controller_that_refuses_connections_is_taken(on_stage):
         one, two = await stage.broker(1), await stage.broker(2)
         old = await stage.controller(1, Others())
         await until(lambda: old.is_active)
-        await stage.run_zk(zk.create_topic, REPLICATED, {})
+        await stage.run_zk(zk.topics.create, REPLICATED, {})
         await until(lambda: two.leads == {FIRST: 1, SECOND: 2})
         epoch = old.context.epoch
         new = await stage.controller(2, Others())
         await one.refuse()
         await until(lambda: new.is_active and not old.is_active)
         assert new.context.epoch == epoch + 1
-        assert (await stage.run_zk(zk.office)) == (2, epoch + 1)
+        assert (await stage.run_zk(zk.office.read)) == (2, epoch + 1)
         await until(lambda: two.leads == {FIRST: 2, SECOND: 2})
         await one.accept_again()
         await until(lambda: one.leads == {FIRST: 2, SECOND: 2})
@@ -1242,7 +1243,7 @@ def test_a_controller_that_nobody_else_misses_stays(on_stage):
         new = await stage.controller(2, others)
         await one.refuse()
         await others.asked.wait()
-        assert (await stage.run_zk(zk.office)).holder == 1
+        assert (await stage.run_zk(zk.office.read)).holder == 1
         assert not new.is_active
         await one.accept_again()
 

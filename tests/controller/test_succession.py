@@ -34,7 +34,8 @@ def succession(monkeypatch):
         return value
 
     monkeypatch.setattr(module, "look_at", look_at)
-    return Succession(2, SimpleNamespace(office=OFFICE, brokers=BROKERS), run_zk, Witnesses())
+    zk = SimpleNamespace(office=SimpleNamespace(read=OFFICE), brokers=SimpleNamespace(live=BROKERS))
+    return Succession(2, zk, run_zk, Witnesses())
 
 
 def test_a_controller_that_refuses_connections_is_gone(succession, caplog):

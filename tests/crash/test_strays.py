@@ -41,10 +41,10 @@ def broker(tmp_path, chroot):
 def test_a_topic_deleted_behind_a_brokers_back_is_set_aside(broker, zk, made_again, killed):
     home = broker.spec.data_dir
     broker.kill() if killed else broker.stop()
-    old = zk.assignment(TP.topic)
-    zk.forget_topic(TP.topic, zk._client.get(znodes.CONTROLLER_EPOCH)[1].version)
+    old = zk.topics.assignment(TP.topic)
+    zk.topics.forget(TP.topic, zk.kazoo.get(znodes.CONTROLLER_EPOCH)[1].version)
     if made_again:
-        assert zk.create_topic(replace(old, topic_id=UUID(int=5)), {})
+        assert zk.topics.create(replace(old, topic_id=UUID(int=5)), {})
     broker.start()
     eventually(lambda: list(home.glob("again-0.*-stray")))
     said = rf"ERROR .*{home / 'again-0'} is set aside as again-0\.[0-9a-f]+-stray: it belongs to topic id "

@@ -71,7 +71,7 @@ class Witness:
     @property
     def state(self):
         asked = now()
-        found = self._zookeeper.partition_states([TP])
+        found = self._zookeeper.states.read([TP])
         self._record("states", asked=asked, states=described(found))
         return found[TP]
 

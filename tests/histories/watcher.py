@@ -103,7 +103,7 @@ class Watcher:
         """Raises CoordinationError."""
         while not self._stopping.wait(LOOK_S):
             asked = now()
-            found = zookeeper.guarded(zookeeper.partition_states, self._partitions)
+            found = zookeeper.guarded(zookeeper.states.read, self._partitions)
             self._record("states", asked=asked, states=described(found))
             replicas = zookeeper.guarded(self._assignments, zookeeper)
             crippled = {}
@@ -115,7 +115,7 @@ class Watcher:
             self.states, self.replicas, self._crippled, self._asked = found, replicas, crippled, asked
 
     def _assignments(self, zookeeper: ZkClient) -> dict[TopicPartition, ReplicaAssignment]:
-        topics = {name: zookeeper.assignment(name) for name in {tp.topic for tp in self._partitions}}
+        topics = {name: zookeeper.topics.assignment(name) for name in {tp.topic for tp in self._partitions}}
         known = [(tp, topics[tp.topic]) for tp in self._partitions]
         return {tp: topic.of(tp.partition) for tp, topic in known if topic is not None}
 

@@ -196,8 +196,8 @@ def raise_epoch(chroot, tp, epoch):
     """As elections do that nobody here took part in."""
     zk = ZkClient(chroot, session_timeout=10.0, on_session=lambda _: None)
     try:
-        state = zk.partition_states([tp])[tp]
-        zk._client.set(partition_state_path(tp), encode_partition_state(replace(state, leader_epoch=epoch)))
+        state = zk.states.read([tp])[tp]
+        zk.kazoo.set(partition_state_path(tp), encode_partition_state(replace(state, leader_epoch=epoch)))
     finally:
         zk.close()
 

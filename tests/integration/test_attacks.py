@@ -140,7 +140,7 @@ def target(zookeeper, zk, directory):
 
 def set_password(zk, user, password):
     credential = password and ScramCredential.of_password(ScramMechanism.SHA_256, password).format()
-    zk.change_entity_config(user_entity(user), {ScramMechanism.SHA_256.title: credential})
+    zk.configs.update(user_entity(user), {ScramMechanism.SHA_256.title: credential})
 
 
 @pytest.fixture

@@ -282,20 +282,18 @@ def test_a_change_is_kept_and_told_of_as_kafka_does(alone, chroot):
             assert alter(connection, kind, name, (key, SET, "5"))[0] is ErrorCode.NONE
     zk = ZkClient(chroot, session_timeout=10.0, on_session=lambda _: None)
     try:
-        raw = {path: zk._client.get(path)[0] for path in ("/config/topics/t", "/config/brokers/0")}
-        told = [
-            zk._client.get(f"/config/changes/{each}")[0] for each in sorted(zk._client.get_children("/config/changes"))
-        ]
+        raw = {path: zk.kazoo.get(path)[0] for path in ("/config/topics/t", "/config/brokers/0")}
+        told = [zk.kazoo.get(f"/config/changes/{each}")[0] for each in sorted(zk.kazoo.get_children("/config/changes"))]
         assert raw["/config/topics/t"] == b'{"version":1,"config":{"retention.ms":"5"}}'
         assert raw["/config/brokers/0"] == b'{"version":1,"config":{"log.roll.ms":"5"}}'
-        assert zk._client.get("/config/brokers/<default>")[0] == raw["/config/brokers/0"]
+        assert zk.kazoo.get("/config/brokers/<default>")[0] == raw["/config/brokers/0"]
         assert told == [
             b'{"version":2,"entity_path":"topics/t"}',
             b'{"version":2,"entity_path":"brokers/0"}',
             b'{"version":2,"entity_path":"brokers/<default>"}',
         ]
         # And the other way round: what somebody else writes is taken over, known name or not.
-        zk.change_config("topics/t", lambda stored: stored | {"max.message.bytes": "200", "foreign": "1"})
+        zk.configs.change("topics/t", lambda stored: stored | {"max.message.bytes": "200", "foreign": "1"})
     finally:
         zk.close()
     with wire.connect(alone.address) as connection:

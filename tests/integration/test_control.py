@@ -13,7 +13,8 @@ from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually, wait_for_death
 from sparklog.testing.zookeeper import CuttingProxy
-from sparklog.zk.client import Session, ZkClient
+from sparklog.zk.client import ZkClient
+from sparklog.zk.znode_client import Session
 from sparklog.zk.znodes import PartitionState
 
 pytestmark = pytest.mark.integration
@@ -57,7 +58,7 @@ def end_session(distant, zk):
     def end():
         noted = json.loads((distant.spec.data_dir / SESSION_FILE).read_text())
         zk.end_session(Session(noted["session"], bytes.fromhex(noted["password"])))
-        eventually(lambda: not zk.brokers(), timeout=60, what="the session ends")
+        eventually(lambda: not zk.brokers.live(), timeout=60, what="the session ends")
 
     return end
 
@@ -76,16 +77,16 @@ def serves(address, topic, **how):
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_broker_outlives_lines_that_break_while_it_registers_again(distant, proxy, zk, end_session, answered):
-    first = zk.brokers()[0].epoch
+    first = zk.brokers.live()[0].epoch
     for _ in range(4):
         proxy.cut(b"/brokers/ids/0", answered=answered)
     proxy.set_down(True)
     end_session()
     proxy.set_down(False)
-    eventually(lambda: 0 in zk.brokers(), timeout=60, what="the broker is registered")
-    assert zk.brokers()[0].epoch > first
+    eventually(lambda: 0 in zk.brokers.live(), timeout=60, what="the broker is registered")
+    assert zk.brokers.live()[0].epoch > first
     assert distant.alive
-    eventually(lambda: zk.controller() == 0)
+    eventually(lambda: zk.office.holder() == 0)
     eventually(lambda: proxy.cuts == 4)
     serves(distant.address, "t")
 
@@ -155,7 +156,7 @@ KINDS = {
 @pytest.mark.parametrize("api", KINDS)
 def test_forged_requests_fence_nobody(broker, zk, api):
     kind, fields = KINDS[api]
-    epoch, (holder, term) = zk.brokers()[0].epoch, zk.office()
+    epoch, (holder, term) = zk.brokers.live()[0].epoch, zk.office.read()
     forgeries = {
         (epoch, holder, 2**31 - 1): ErrorCode.STALE_CONTROLLER_EPOCH,
         (epoch, 99, term): ErrorCode.STALE_CONTROLLER_EPOCH,
@@ -176,7 +177,7 @@ def test_metadata_that_cannot_be_is_refused_whole(broker, zk):
     serves(broker.address, "t")
     kind = UpdateMetadataRequest
     place = kind.UpdateMetadataBroker.UpdateMetadataEndpoint
-    info = zk.brokers()[0]
+    info = zk.brokers.live()[0]
 
     def alive(id_=0, host="127.0.0.1", port=info.endpoint.port):
         ends = [place(port=port, host=host, listener="PLAINTEXT", security_protocol=0)] if host else []
@@ -199,7 +200,7 @@ def test_metadata_that_cannot_be_is_refused_whole(broker, zk):
     ]
     with wire.connect(broker.address) as connection:
         for brokers, topics in odd:
-            message = controlled(kind, info.epoch, *zk.office(), live_brokers=brokers, topic_states=topics)
+            message = controlled(kind, info.epoch, *zk.office.read(), live_brokers=brokers, topic_states=topics)
             assert told(connection, ApiKey.UPDATE_METADATA, message).error_code == ErrorCode.INVALID_REQUEST
     serves(broker.address, "u")
 
@@ -221,10 +222,10 @@ def test_a_topic_that_a_full_disk_has_no_room_for_is_led_once_there_is(small_dis
                 pass
         code, _ = wire.create_topic(connection, TP.topic, timeout_ms=2000)
         assert code is ErrorCode.REQUEST_TIMED_OUT, "it was not created in full, and the client is told so"
-        eventually(lambda: TP in (states := zk.partition_states([TP])) and states[TP].leader == -1)
+        eventually(lambda: TP in (states := zk.states.read([TP])) and states[TP].leader == -1)
         assert "t-0" in broker.output()
         assert "No space left" in broker.output()
         ballast.unlink()
         eventually(lambda: wire.produce(connection, TP, wire.batch_of(b"x"))[0] is ErrorCode.NONE, timeout=60)
-        assert zk.partition_states([TP])[TP] == PartitionState(0, 2, (0,), zk.office().epoch)
+        assert zk.states.read([TP])[TP] == PartitionState(0, 2, (0,), zk.office.read().epoch)
         assert wire.read_all(connection, TP) == [b"x"]

@@ -147,7 +147,7 @@ def zk(chroot):
 
 
 def leaders(zk, partitions):
-    return {state.leader for state in zk.partition_states(partitions).values()}
+    return {state.leader for state in zk.states.read(partitions).values()}
 
 
 def test_a_failed_disk_takes_its_partitions_and_no_others(broker, disks, connection, zk):

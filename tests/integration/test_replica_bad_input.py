@@ -51,11 +51,11 @@ class Scene:
 
     def __init__(self, trio, zk, connection, values):
         self.trio, self.zk, self.connection, self.values = trio, zk, connection, values
-        self.topic_id = zk.assignment(TP.topic).topic_id
+        self.topic_id = zk.topics.assignment(TP.topic).topic_id
 
     @property
     def state(self):
-        return self.zk.partition_states([TP])[TP]
+        return self.zk.states.read([TP])[TP]
 
     @property
     def leader(self):
@@ -67,7 +67,7 @@ class Scene:
 
     def epoch_of(self, broker_id):
         """Of its registration."""
-        return self.zk.brokers()[broker_id].epoch
+        return self.zk.brokers.live()[broker_id].epoch
 
     @property
     def end(self):
@@ -95,7 +95,7 @@ class Scene:
 def scenery(trio, zk):
     configs = {"min.insync.replicas": "3"}
     eventually(lambda: wire.topic_is_made(trio.brokers, TP.topic, configs, 3), 60, "the topic")
-    state = partial(zk.partition_states, [TP])
+    state = partial(zk.states.read, [TP])
     first = trio.brokers[state()[TP].leader]
     with wire.connect(first.address) as connection:
         Scene(trio, zk, connection, values := []).append(b"of the first epoch")
@@ -202,7 +202,7 @@ class Office:
     """The controller, and who it is not."""
 
     def __init__(self, scene):
-        self.holder, self.epoch = scene.zk.office()
+        self.holder, self.epoch = scene.zk.office.read()
         self.broker = scene.trio.brokers[self.holder]
 
 
@@ -212,7 +212,7 @@ def alter(
     """What the controller says to the leader's wish for this ISR: the whole code, and the partition's."""
     kind = AlterPartitionRequest.TopicData
     state, broker = scene.state, scene.state.leader if broker is None else broker
-    known = {each: info.epoch for each, info in scene.zk.brokers().items()}
+    known = {each: info.epoch for each, info in scene.zk.brokers.live().items()}
     member = kind.PartitionData.BrokerState
     said = epochs or [known.get(each, -1) for each in isr]
     part = kind.PartitionData(

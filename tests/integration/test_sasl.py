@@ -39,7 +39,7 @@ def set_password(zk, user, password):
     for mechanism in ScramMechanism:
         credential = None if password is None else ScramCredential.of_password(mechanism, password).format()
         changes[mechanism.title] = credential
-    zk.change_entity_config(user_entity(user), changes)
+    zk.configs.update(user_entity(user), changes)
 
 
 @pytest.fixture(scope="module")

@@ -233,14 +233,14 @@ def test_a_secure_cluster_has_its_users_before_its_brokers_and_stays_secure(tmp_
         port, inner = first.brokers[0].spec.port, first.brokers[0].spec.inner_port
         assert f"listeners=SASL_SSL://127.0.0.1:{port},SSL://127.0.0.1:{inner}" in started
         with zookeeper_of(first) as zk:
-            assert {user: list(zk.config(f"users/{user}")) for user in ("admin", "spark")} == {
+            assert {user: list(zk.configs.of(f"users/{user}")) for user in ("admin", "spark")} == {
                 "admin": ["SCRAM-SHA-512"],
                 "spark": ["SCRAM-SHA-512"],
             }
-            zk.change_entity_config("users/spark", {"SCRAM-SHA-512": None})
-            admin = zk.config("users/admin")
+            zk.configs.update("users/spark", {"SCRAM-SHA-512": None})
+            admin = zk.configs.of("users/admin")
             for owned in ("/", "/config/users", "/brokers"):
-                (owner,) = {acl.id for acl in zk._client.get_acls(owned)[0] if acl.perms == Permissions.ALL}
+                (owner,) = {acl.id for acl in zk.kazoo.get_acls(owned)[0] if acl.perms == Permissions.ALL}
                 assert owner == Id("x509", "CN=sparklog-broker")
             allowed = {str(entry) for entries in AclStore(zk).read_all().lists.values() for entry in entries}
         assert "User:spark may WRITE from *" in allowed
@@ -252,9 +252,9 @@ def test_a_secure_cluster_has_its_users_before_its_brokers_and_stays_secure(tmp_
         assert second.brokers[0].spec.inner_port == inner
         assert second.zookeeper_connect == first.zookeeper_connect
         with zookeeper_of(second) as zk:
-            assert zk.config("users/spark") == {}
-            assert zk.config("users/admin").keys() == admin.keys()
-            assert zk.config("users/admin") != admin
+            assert zk.configs.of("users/spark") == {}
+            assert zk.configs.of("users/admin").keys() == admin.keys()
+            assert zk.configs.of("users/admin") != admin
 
 
 def test_an_open_cluster_does_not_become_a_secure_one(tmp_path):

@@ -272,7 +272,7 @@ def secrets(secured):
     key, and all that in base64.
     """
     zk = ZkClient(secured.spec.zookeeper, session_timeout=10, on_session=lambda _: None)
-    stored = [zk.config(user_entity(user))["SCRAM-SHA-512"] for user in secured.users]
+    stored = [zk.configs.of(user_entity(user))["SCRAM-SHA-512"] for user in secured.users]
     zk.close()
     credentials = [ScramCredential.parse(each) for each in stored]
     keys = [key for each in credentials for key in (each.stored_key, each.server_key)]

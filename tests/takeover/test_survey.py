@@ -27,8 +27,8 @@ def cluster(tmp_path, chroot):
 
 
 def put(zk, path, value):
-    zk._client.ensure_path(path.rpartition("/")[0])
-    zk._client.create(path, json.dumps(value).encode())
+    zk.kazoo.ensure_path(path.rpartition("/")[0])
+    zk.kazoo.create(path, json.dumps(value).encode())
 
 
 def test_a_running_broker_tells_its_settings(cluster, zk):

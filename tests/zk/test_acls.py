@@ -116,8 +116,8 @@ def test_a_change_whose_answer_was_lost_is_made_once(store, chroot, zookeeper, c
 
 def test_a_list_that_cannot_be_read_is_kept_apart_and_not_written_over(store, zk):
     store.change(LITERAL, entries("a").union)
-    zk._client.set("/kafka-acl/Topic/t", b"nonsense")
-    zk._client.ensure_path("/kafka-acl/Thing/of-a-newer-kafka")
+    zk.kazoo.set("/kafka-acl/Topic/t", b"nonsense")
+    zk.kazoo.ensure_path("/kafka-acl/Thing/of-a-newer-kafka")
     found = store.read_all()
     assert (found.lists, list(found.malformed)) == ({}, [LITERAL])
     for attempt in (lambda: store.read(LITERAL), lambda: store.change(LITERAL, entries("b").union)):

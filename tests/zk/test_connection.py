@@ -88,7 +88,7 @@ def connect(secured, files):
 
 def _may(zk, path):
     """Who may do what with a znode: everybody's letters, and the subjects that have all rights."""
-    acls, _ = zk._client.get_acls(path)
+    acls, _ = zk.kazoo.get_acls(path)
     world = [acl.perms for acl in acls if acl.id == ANYONE_ID_UNSAFE]
     owners = [acl.id for acl in acls if acl.id.scheme == "x509" and acl.perms == Permissions.ALL]
     return sum(world), [each.id for each in owners]
@@ -97,9 +97,9 @@ def _may(zk, path):
 def test_every_znode_is_its_makers(connect):
     zk = connect(where="/owned")
     zk.ensure_tree()
-    zk.create_topic(TopicAssignment("t", {0: (0,)}), {})
-    zk.register_broker(BrokerInfo(0, Endpoint("127.0.0.1", 9092)), 0)
-    zk.try_become_controller(0, 0)
+    zk.topics.create(TopicAssignment("t", {0: (0,)}), {})
+    zk.brokers.register(BrokerInfo(0, Endpoint("127.0.0.1", 9092)), 0)
+    zk.office.take(0, 0)
     readable = ("/brokers/ids/0", "/brokers/topics/t", "/config/topics/t", "/controller", "/controller_epoch", "/")
     assert {path: _may(zk, path) for path in readable} == dict.fromkeys(readable, (Permissions.READ, ["CN=broker"]))
     secret = ("/config/users", "/config/brokers")
@@ -110,14 +110,14 @@ def test_every_znode_is_its_makers(connect):
 def test_what_is_a_brokers_another_broker_changes_and_a_stranger_does_not(connect):
     zk, other, stranger = connect(), connect("broker.p12", **_with_password()), connect("stranger.pem")
     zk.ensure_tree()
-    other.change_config("topics/t", lambda _: {"retention.ms": "1"})
-    assert zk.config("topics/t") == {"retention.ms": "1"}
-    assert stranger.config("topics/t") == {"retention.ms": "1"}
+    other.configs.change("topics/t", lambda _: {"retention.ms": "1"})
+    assert zk.configs.of("topics/t") == {"retention.ms": "1"}
+    assert stranger.configs.of("topics/t") == {"retention.ms": "1"}
     with pytest.raises(NoAuthError):
-        stranger.change_config("topics/t", lambda _: {"retention.ms": "2"})
+        stranger.configs.change("topics/t", lambda _: {"retention.ms": "2"})
     with pytest.raises(CoordinationError, match="of the same subject"):
         stranger.guarded(stranger.data, "/config/users")
-    assert zk.config("topics/t") == {"retention.ms": "1"}
+    assert zk.configs.of("topics/t") == {"retention.ms": "1"}
 
 
 def test_where_the_root_is_owned_a_stranger_cannot_become_the_controller(connect):
@@ -125,8 +125,8 @@ def test_where_the_root_is_owned_a_stranger_cannot_become_the_controller(connect
     zk.own_root()
     stranger = connect("stranger.pem", where="/alone", **{"zookeeper.set.acl": "false"})
     with pytest.raises(CoordinationError, match="of the same subject"):
-        stranger.guarded(stranger.try_become_controller, 9, 0)
-    assert zk.controller() is None
+        stranger.guarded(stranger.office.take, 9, 0)
+    assert zk.office.holder() is None
 
 
 def test_the_first_administrator_is_written_by_tls_and_is_the_brokers(secured, files, connect):
@@ -151,9 +151,9 @@ def _with_password():
 def test_a_session_of_the_dead_is_ended_over_tls(connect):
     zk, dead = connect(), connect()
     zk.ensure_tree()
-    dead.register_broker(BrokerInfo(7, Endpoint("127.0.0.1", 9092)), 0)
+    dead.brokers.register(BrokerInfo(7, Endpoint("127.0.0.1", 9092)), 0)
     zk.end_session(dead.session)
-    assert zk.broker_owner(7) is None
+    assert zk.brokers.owner(7) is None
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_znodes_are_those_of_a_user_that_sasl_knows(tmp_path):
     with _ZooKeeperWithUsers(tmp_path, tick_time_ms=500, fsync=False) as server:
         zk = _by_sasl(server, "pw")
         zk.ensure_tree()
-        acls, _ = zk._client.get_acls("/config/users")
+        acls, _ = zk.kazoo.get_acls("/config/users")
         zk.close()
         assert [(acl.perms, acl.id.scheme, acl.id.id) for acl in acls] == [(Permissions.ALL, "sasl", "broker")]
         with pytest.raises(CoordinationError, match="took neither user nor password") as refused:

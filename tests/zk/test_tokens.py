@@ -142,9 +142,9 @@ def test_all_are_read_and_those_that_cannot_be_are_named(store, zk):
 @pytest.mark.integration
 def test_what_strangers_say_has_changed_is_no_token(store, zk):
     said = (b"", b".", b"..", b"a/b", b"../../config/users/admin", b"\xff\0", b"a\nb")
-    paths = [zk._client.create(f"{CHANGES}/token_change_", each, sequence=True) for each in said]
+    paths = [zk.kazoo.create(f"{CHANGES}/token_change_", each, sequence=True) for each in said]
     others = [make_acl("ip", "192.0.2.1", all=True)]
-    paths.append(zk._client.create(f"{CHANGES}/token_change_", b"id-1", others, sequence=True))
+    paths.append(zk.kazoo.create(f"{CHANGES}/token_change_", b"id-1", others, sequence=True))
     for each in paths:
         with pytest.raises(MalformedZnode):
             store.changes.name(int(each[-10:]))

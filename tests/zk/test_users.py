@@ -35,9 +35,9 @@ def test_the_first_administrator_comes_before_any_broker(zk):
 
 
 def test_users_come_and_go_beside_their_other_settings(zk):
-    zk.change_entity_config("users/alice", {"consumer_byte_rate": "5"})
-    zk.change_entity_config("users/<default>", {"consumer_byte_rate": "5"})
-    zk.change_entity_config("users/alice/clients/c", {"consumer_byte_rate": "5"})
+    zk.configs.update("users/alice", {"consumer_byte_rate": "5"})
+    zk.configs.update("users/<default>", {"consumer_byte_rate": "5"})
+    zk.configs.update("users/alice/clients/c", {"consumer_byte_rate": "5"})
     set_password(zk, "alice", "secret", {SHA_256: 8192})
     set_password(zk, "alice", "another", {SHA_512: 4096})
     assert scram_users(zk) == {"alice": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 4096}}
@@ -50,7 +50,7 @@ def test_users_come_and_go_beside_their_other_settings(zk):
     assert caught.value.code is ErrorCode.RESOURCE_NOT_FOUND
     delete_password(zk, "alice", [SHA_512])
     assert scram_users(zk) == {}
-    assert zk.config("users/alice") == {"consumer_byte_rate": "5"}
+    assert zk.configs.of("users/alice") == {"consumer_byte_rate": "5"}
 
 
 @pytest.mark.parametrize(("name", "password", "iterations"), [("", "s", 4096), ("a", "", 4096), ("a", "s", 5)])
@@ -61,7 +61,7 @@ def test_what_cannot_be_is_not_written(zk, name, password, iterations):
 
 
 def test_a_malformed_credential_is_named_without_being_told(zk):
-    zk.change_entity_config("users/alice", {"SCRAM-SHA-256": "salt=hidden"})
+    zk.configs.update("users/alice", {"SCRAM-SHA-256": "salt=hidden"})
     with pytest.raises(ConfigError, match="user 'alice', SCRAM-SHA-256") as caught:
         scram_users(zk)
     assert "hidden" not in str(caught.value)

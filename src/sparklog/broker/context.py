@@ -144,7 +144,7 @@ class BrokerContext:
 
     async def topic_config(self, topic: str) -> TopicConfig:
         """The topic's settings over the broker's defaults."""
-        properties = await self.run_zk(self.zk.topic_config, topic)
+        properties = await self.run_zk(self.zk.configs.of_topic, topic)
         return parse_stored(topic, properties, self.settings.topic_defaults)
 
     def held(self, tp: TopicPartition) -> Partition:

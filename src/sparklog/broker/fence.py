@@ -21,17 +21,17 @@ from collections.abc import Awaitable, Callable
 
 from sparklog.errors import ApiError, CoordinationError, ErrorCode
 from sparklog.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from sparklog.zk.client import Office
+from sparklog.zk.office import Term
 
 OfController = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 _ASK_AGAIN_S = 0.2
-_NOBODY = Office(-1, -1)
+_NOBODY = Term(-1, -1)
 
 
 class ControllerFence:
     """``ask`` looks up the controller in office; ``warn`` is told of requests that ZooKeeper does not bear out."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Office]], warn: Callable[[str], None]) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[Term]], warn: Callable[[str], None]) -> None:
         self._ask = ask
         self._warn = warn
         self._office = _NOBODY

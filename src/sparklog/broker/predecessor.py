@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sparklog.log.files import SESSION_FILE
-from sparklog.zk.client import Session
+from sparklog.zk.znode_client import Session
 
 _logger = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

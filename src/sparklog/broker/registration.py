@@ -22,7 +22,8 @@ from sparklog.broker.fence import ControllerFence
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.clock import Clock
 from sparklog.errors import BrokerIdTaken, CoordinationError
-from sparklog.zk.client import SessionEvent, ZkClient
+from sparklog.zk.client import ZkClient
+from sparklog.zk.znode_client import SessionEvent
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
@@ -148,11 +149,11 @@ class Registration:
         if not session.id:  # what is asked now is done under the next one, which the files would not name
             raise CoordinationError("there is no ZooKeeper session yet")
         await asyncio.to_thread(self._files.write, session)
-        holder = await self._run_zk(self._zk.broker_owner, self._info.id)
+        holder = await self._run_zk(self._zk.brokers.owner, self._info.id)
         dead = None if holder is None else self._files.session_of_dead(holder)
         if dead is not None:
             await self._run_zk(self._zk.end_session, dead)
-        epoch = await self._run_zk(self._zk.register_broker, self._info, self._clock.now_ms())
+        epoch = await self._run_zk(self._zk.brokers.register, self._info, self._clock.now_ms())
         if losses != self._losses:  # the loop hears of an answer later than of what came after it
             raise CoordinationError("the session was lost meanwhile")
         self._session = session.id

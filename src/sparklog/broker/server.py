@@ -319,14 +319,14 @@ class Broker:
             self.failure.set_result(error)
 
     async def _load_logs(self) -> None:
-        topics = await self.run_zk(self._zk.topics)
+        topics = await self.run_zk(self._zk.topics.names)
         configs = {topic: await self._settings.topic(topic) for topic in topics}
         await self._loop.run_in_executor(None, self._logs.load, configs, self._why_stray)
         self._logs.on_failure = self._hear_disk_failed
 
     def _why_stray(self, tp: TopicPartition, topic_id: UUID) -> str | None:
         """Asked on the thread that opens the logs; None also where the znode of the topic cannot be read."""
-        asked = self.run_zk(self._zk.assignment, tp.topic)
+        asked = self.run_zk(self._zk.topics.assignment, tp.topic)
         try:
             assignment = asyncio.run_coroutine_threadsafe(asked, self._loop).result()
         except CoordinationError:
@@ -353,7 +353,7 @@ class Broker:
         """Until ZooKeeper has it, for the controller is to find other leaders for what was there."""
         while not self._stopping:
             try:
-                await self.run_zk(self._zk.report_log_dir_failure, self._config.broker_id)
+                await self.run_zk(self._zk.brokers.report_log_dir_failure, self._config.broker_id)
                 return
             except CoordinationError as error:
                 _logger.warning("the failed log directory will be reported again: %s", error)
@@ -362,7 +362,7 @@ class Broker:
     def _make_registration(self) -> Registration:
         warnings = RateLimitedLogger(_logger, self._clock.monotonic)
         self._fence = ControllerFence(
-            lambda: self.run_zk(self._zk.office), lambda text: warnings.warn("controller", text)
+            lambda: self.run_zk(self._zk.office.read), lambda text: warnings.warn("controller", text)
         )
         files = SessionFiles(map(Path, self._config.log_dirs))
         self._steps[_Step.SESSION_FILES] = files.close

@@ -65,12 +65,12 @@ class Settings:
 
     async def topic(self, topic: str) -> TopicConfig:
         """The topic's settings over the broker's."""
-        return parse_stored(topic, await self._run_zk(self._zk.topic_config, topic), self.topic_defaults)
+        return parse_stored(topic, await self._run_zk(self._zk.configs.of_topic, topic), self.topic_defaults)
 
     async def topics(self, names: Collection[str]) -> dict[str, TopicConfig]:
         """``topic`` of each of them, without those whose settings cannot be read."""
         found = {}
-        for name, properties in (await self._run_zk(self._zk.topic_configs, names)).items():
+        for name, properties in (await self._run_zk(self._zk.configs.of_topics, names)).items():
             with _leaving_out_what_is_malformed():
                 found[name] = parse_stored(name, properties, self.topic_defaults)
         return found
@@ -94,13 +94,13 @@ class Settings:
         """Read all of them again. Of one that cannot be read what it had before stays."""
         found = dict[str, Mapping[str, str]]()
         for kind in ENTITY_KINDS:
-            for entity, properties in (await self._run_zk(self._zk.entity_configs, kind)).items():
+            for entity, properties in (await self._run_zk(self._zk.configs.of_kind, kind)).items():
                 found[entity] = self._entities.get(entity, {}) if properties is None else properties
         for entity in found.keys() | self._entities.keys():
             self._set_entity(entity, found.get(entity, {}))
 
     async def _read_entity(self, entity: str) -> None:
-        self._set_entity(entity, await self._run_zk(self._zk.config, entity))
+        self._set_entity(entity, await self._run_zk(self._zk.configs.of, entity))
 
     def _set_entity(self, entity: str, properties: Mapping[str, str]) -> None:
         if properties == self._entities.get(entity, {}):
@@ -112,11 +112,11 @@ class Settings:
             told(entity, properties)
 
     async def _read_broker(self) -> None:
-        found = await self._run_zk(self._zk.config, self._own_entity)
+        found = await self._run_zk(self._zk.configs.of, self._own_entity)
         self.layers = replace(self.layers, broker=found)
 
     async def _read_cluster(self) -> None:
-        found = await self._run_zk(self._zk.config, CLUSTER_ENTITY)
+        found = await self._run_zk(self._zk.configs.of, CLUSTER_ENTITY)
         self.layers = replace(self.layers, cluster=found)
 
     def follow(

@@ -39,7 +39,7 @@ async def make_way(broker: BrokerContext, request: LeaderAndIsrRequest) -> None:
     for tp, topic_id in found.items():
         try:
             if tp.topic not in assignments:
-                assignments[tp.topic] = await broker.run_zk(broker.zk.assignment, tp.topic)
+                assignments[tp.topic] = await broker.run_zk(broker.zk.topics.assignment, tp.topic)
         except ApiError as error:
             _logger.error("%s is left as it is, and not served: %s", tp, error)
             continue

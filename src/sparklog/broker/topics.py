@@ -94,7 +94,7 @@ class TopicMaker:
 
         Raises ApiError(TOPIC_ALREADY_EXISTS or REQUEST_TIMED_OUT), the latter always for a ``timeout`` of 0, as Kafka.
         """
-        if not await self._run_zk(self._zk.create_topic, assignment, config):
+        if not await self._run_zk(self._zk.topics.create, assignment, config):
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {assignment.topic!r} exists already")
         if timeout <= 0 or not await self._metadata.wait_for(lambda: self._is_led(assignment), timeout):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, self._why_not_led(assignment))

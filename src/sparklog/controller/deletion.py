@@ -57,7 +57,7 @@ class TopicDeletions:
             if topic in context.assignments and topic_id in (None, context.assignments[topic].topic_id)
         }
         for unknown in asked.keys() - context.deleting:
-            await self._run_zk(self._zk.forget_deletion, unknown, context.epoch_version)
+            await self._run_zk(self._zk.topics.forget_deletion, unknown, context.epoch_version)
 
     async def advance(self, context: ControllerContext, channels: Mapping[int, BrokerChannel]) -> None:
         """Go on with each topic that is to go."""
@@ -76,7 +76,7 @@ class TopicDeletions:
         elif topic not in self._stops:
             await self._stop_replicas(context, channels, topic, holders)
         elif self._stops[topic].done() and self._all_stopped(topic, self._stops.pop(topic).result()):
-            await self._run_zk(self._zk.forget_topic, topic, context.epoch_version)
+            await self._run_zk(self._zk.topics.forget, topic, context.epoch_version)
             context.forget(topic)
             self._pauses.forget(topic)
             if self._id in channels:  # wakes the tasks that wait here for the end of the deletion

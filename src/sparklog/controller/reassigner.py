@@ -78,7 +78,7 @@ class Reassigner:
     async def _in_zookeeper(self, on_change: Callable[[], None]) -> dict[TopicPartition, tuple[int, ...]]:
         complaint = ""
         try:
-            return await self._run_zk(self._zk.reassignments, on_change) or {}
+            return await self._run_zk(self._zk.topics.reassignments, on_change) or {}
         except MalformedZnode as error:
             complaint = str(error)
             return {}
@@ -89,7 +89,7 @@ class Reassigner:
 
     async def _forget(self, context: ControllerContext, over: Targets) -> None:
         if over:
-            await self._run_zk(self._zk.forget_reassignments, over, context.epoch_version)
+            await self._run_zk(self._zk.topics.forget_reassignments, over, context.epoch_version)
 
     async def _take_over(self, context: ControllerContext, asked: Targets) -> None:
         found = await in_steps(reassignment.take_over(context, asked))
@@ -131,7 +131,7 @@ class Reassigner:
             if not set(context.states[tp := TopicPartition(topic, number)].isr) <= set(each.replicas)
         }
         new = old.changed(planned)
-        if not await self._run_zk(self._zk.move_replicas, old, new, context.epoch_version, over):
+        if not await self._run_zk(self._zk.topics.move_replicas, old, new, context.epoch_version, over):
             return False
         reassignment.began(context, topic, planned)
         for number, each in planned.items():
@@ -146,7 +146,7 @@ class Reassigner:
         for topic, completed in reassignment.departed(context).items():
             old = context.stored(topic)
             new = old.changed(completed)
-            if not await self._run_zk(self._zk.move_replicas, old, new, context.epoch_version, {}):
+            if not await self._run_zk(self._zk.topics.move_replicas, old, new, context.epoch_version, {}):
                 await self._read_topic(context, topic)
                 self._look()
                 continue

@@ -332,7 +332,7 @@ class Controller:
         while True:
             self._stand.clear()
             try:
-                holder = await self._run_zk(self._zk.controller, self._on_office_change)
+                holder = await self._run_zk(self._zk.office.holder, self._on_office_change)
                 if holder is None:
                     await self._stand_for_election()
                     continue
@@ -341,7 +341,7 @@ class Controller:
                     continue
                 await self._resign()
                 # After a failure in office the znode is still ours: vacate it, or no broker could stand for election.
-                if not await self._run_zk(self._zk.give_up_controller):
+                if not await self._run_zk(self._zk.office.give_up):
                     gone = await self._succession.wait(holder, self._stand)
                     if gone is not None:
                         await self._stand_for_election(gone)
@@ -358,12 +358,12 @@ class Controller:
         """If nobody is in office, or who is ``gone`` still."""
         await self._resign()
         office = None if gone is None else gone.office
-        won = await self._run_zk(self._zk.try_become_controller, self._id, self._clock.now_ms(), office)
+        won = await self._run_zk(self._zk.office.take, self._id, self._clock.now_ms(), office)
         if won is None:
             return
         epoch, version = won
-        lives = await self._run_zk(self._zk.lives)
-        foreign = await self._run_zk(self._zk.foreign_terms, epoch)
+        lives = await self._run_zk(self._zk.brokers.lives)
+        foreign = await self._run_zk(self._zk.office.foreign_terms, epoch)
         self._begin_term(ControllerContext(epoch, version, lives=lives, foreign_terms=foreign))
         if gone is not None:
             self._vigils.begin(gone.broker)
@@ -406,11 +406,11 @@ class Controller:
         asked_again = self._retries.take_due()
         for id_ in asked_again & {id_ for id_, _ in self._unheard}:
             context.brokers.pop(id_, None)  # as if it were new: tell it everything
-        fresh = await self._observe_brokers(context, await self._run_zk(self._zk.brokers, wake))
-        await self._observe_topics(context, await self._run_zk(self._zk.topics, wake))
-        await self._deletions.observe(context, await self._run_zk(self._zk.topics_to_delete, wake))
+        fresh = await self._observe_brokers(context, await self._run_zk(self._zk.brokers.live, wake))
+        await self._observe_topics(context, await self._run_zk(self._zk.topics.names, wake))
+        await self._deletions.observe(context, await self._run_zk(self._zk.topics.to_delete, wake))
         await self._reassigner.observe(context, wake)
-        failed = await self._observe_log_dirs(context, await self._run_zk(self._zk.log_dir_events, wake))
+        failed = await self._observe_log_dirs(context, await self._run_zk(self._zk.brokers.log_dir_events, wake))
         await self._settings.catch_up(context)
         changed = await self._decide(context)
         await self._states.account(context)
@@ -447,7 +447,7 @@ class Controller:
     async def _observe_log_dirs(self, context: ControllerContext, events: dict[str, int]) -> set[int]:
         """The brokers that report a failed log directory."""
         if events:
-            await self._run_zk(self._zk.forget_log_dir_events, list(events), context.epoch_version)
+            await self._run_zk(self._zk.brokers.forget_log_dir_events, list(events), context.epoch_version)
         return set(events.values())
 
     async def _observe_topics(self, context: ControllerContext, topics: list[str]) -> None:
@@ -462,7 +462,7 @@ class Controller:
     async def _read_topic(self, context: ControllerContext, topic: str) -> None:
         try:
             check_topic_name(topic)
-            assignment = await self._run_zk(self._zk.assignment, topic)
+            assignment = await self._run_zk(self._zk.topics.assignment, topic)
             replicas = assignment.partitions if assignment else {}
             states = await self._states.read({TopicPartition(topic, number): each for number, each in replicas.items()})
         except (ApiError, MalformedZnode) as error:  # brokers would refuse what they are told of all topics

@@ -28,13 +28,13 @@ class PartitionStates:
 
     async def read(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> _States:
         """The states of the partitions with these replicas. Nobody is eligible where the ISR is whole."""
-        states: _States = await self._run_zk(self._zk.partition_states, list(replicas))
+        states: _States = await self._run_zk(self._zk.states.read, list(replicas))
         lacking = {tp: state for tp, state in states.items() if len(state.isr) < len(replicas[tp])}
-        return states | (await self._run_zk(self._zk.beside, lacking) if lacking else {})
+        return states | (await self._run_zk(self._zk.states.beside, lacking) if lacking else {})
 
     async def write(self, context: ControllerContext, wanted: _States) -> tuple[_States, _States]:
         """Those of the states that were written, and for the others what ZooKeeper has instead."""
-        written: _States = await self._run_zk(self._zk.write_partition_states, wanted, context.epoch_version)
+        written: _States = await self._run_zk(self._zk.states.write, wanted, context.epoch_version)
         lost = {tp: context.replicas(tp) for tp in wanted if tp not in written and tp.topic in context.assignments}
         return written, await self.read(lost) if lost else {}
 
@@ -42,5 +42,5 @@ class PartitionStates:
         """Note the lives of the brokers, as far as the states take account of them."""
         lives = context.account()
         if lives != context.lives:
-            await self._run_zk(self._zk.write_lives, lives, context.epoch_version)
+            await self._run_zk(self._zk.brokers.write_lives, lives, context.epoch_version)
             context.lives = lives

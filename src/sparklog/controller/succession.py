@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from sparklog.controller.witnesses import Witnesses
 from sparklog.net.vigil import Sight, Vigil, look_at
-from sparklog.zk.client import Office, ZkClient
+from sparklog.zk.client import ZkClient
+from sparklog.zk.office import Term
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ _LOOK_AGAIN_S = 1.0
 class Predecessor(NamedTuple):
     """A controller that is gone: the office as it held it, and its registration."""
 
-    office: Office
+    office: Term
     broker: BrokerInfo
 
 
@@ -67,7 +68,7 @@ class Succession:
 
     async def _watch(self, holder: int, witnesses: Witnesses) -> Predecessor:
         while True:
-            broker: BrokerInfo | None = (await self._run_zk(self._zk.brokers)).get(holder)
+            broker: BrokerInfo | None = (await self._run_zk(self._zk.brokers.live)).get(holder)
             if broker is not None:
                 await _refused(broker)
                 found = await self._verify(holder, witnesses)
@@ -77,8 +78,8 @@ class Succession:
 
     async def _verify(self, holder: int, witnesses: Witnesses) -> Predecessor | None:
         """Look again, now that it is known under which epochs it holds the office and is registered."""
-        office: Office = await self._run_zk(self._zk.office)
-        registered: dict[int, BrokerInfo] = await self._run_zk(self._zk.brokers)
+        office: Term = await self._run_zk(self._zk.office.read)
+        registered: dict[int, BrokerInfo] = await self._run_zk(self._zk.brokers.live)
         broker = registered.get(holder)
         if office.holder != holder or broker is None or await look_at(broker.endpoint) is not Sight.REFUSED:
             return None

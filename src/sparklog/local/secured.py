@@ -222,7 +222,7 @@ def _enter(zk: ZkClient, user: str, password: str) -> None:
         entries = frozenset(AclEntry(str(Principal(USER, user)), operation=each) for each in operations)
         zk.guarded(store.change, ResourcePattern(kind, WILDCARD, PatternType.LITERAL), entries.union)
     credential = ScramCredential.of_password(_MECHANISM, password).format()
-    zk.guarded(zk.change_entity_config, user_entity(user), {_MECHANISM.title: credential})
+    zk.guarded(zk.configs.update, user_entity(user), {_MECHANISM.title: credential})
 
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")

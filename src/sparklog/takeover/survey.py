@@ -177,7 +177,7 @@ def _topic(zk: ZkClient, name: str) -> SurveyedTopic:
     return SurveyedTopic(
         name,
         has_id="topic_id" in value,
-        settings=zk.topic_config(name),
+        settings=zk.configs.of_topic(name),
         is_moving=any(any((value.get(each) or {}).values()) for each in ("adding_replicas", "removing_replicas")),
         single=where(lambda number: len(replicas[number]) == 1),
         lagging=where(lambda number: not set(replicas[number]) <= set(states[number].get("isr") or ())),

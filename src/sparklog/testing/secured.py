@@ -45,7 +45,7 @@ class SecuredBroker(BrokerHarness):
             zk.ensure_tree()
             for user, password in self.users.items():
                 credential = ScramCredential.of_password(ScramMechanism.SHA_512, password).format()
-                zk.change_entity_config(user_entity(user), {_MECHANISM: credential})
+                zk.configs.update(user_entity(user), {_MECHANISM: credential})
         finally:
             zk.close()
         super().start()

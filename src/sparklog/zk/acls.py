@@ -17,8 +17,8 @@ from sparklog.security.acl import znode
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import SPECIFIC, PatternType, ResourcePattern
 from sparklog.zk.altering import altered
-from sparklog.zk.client import Stored, Told, ZkClient
 from sparklog.zk.notifications import NotificationFolder
+from sparklog.zk.znode_client import Stored, Told, ZnodeClient
 
 AclList = frozenset[AclEntry]
 
@@ -31,9 +31,9 @@ class Found(NamedTuple):
 
 
 class AclStore:
-    """Failures raise what those of ``ZkClient`` do: call the methods by ``guarded`` or ``lasting``."""
+    """Failures raise what those of ``ZnodeClient`` do: call the methods by ``guarded`` or ``lasting``."""
 
-    def __init__(self, zk: ZkClient) -> None:
+    def __init__(self, zk: ZnodeClient) -> None:
         self._zk = zk
         self.changes = tuple(_changes(zk, type_) for type_ in SPECIFIC)
         """Which lists changed; each type of patterns has a folder of its own."""
@@ -79,7 +79,7 @@ class AclStore:
         return before
 
 
-def _changes(zk: ZkClient, type_: PatternType) -> NotificationFolder[ResourcePattern]:
+def _changes(zk: ZnodeClient, type_: PatternType) -> NotificationFolder[ResourcePattern]:
     return NotificationFolder(zk, znode.CHANGES[type_], znode.CHANGE_PREFIX, partial(znode.decode_change, type_))
 
 

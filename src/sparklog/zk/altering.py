@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from sparklog.errors import CoordinationError
-from sparklog.zk.client import Stored, Told, ZkClient
+from sparklog.zk.znode_client import Stored, Told, ZnodeClient
 
 T = TypeVar("T")
 _TRIES: Final = 100
@@ -17,7 +17,7 @@ _TRIES: Final = 100
 
 
 def altered(
-    zk: ZkClient,
+    zk: ZnodeClient,
     what: str,
     path: str,
     told: Told,

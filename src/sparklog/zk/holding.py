@@ -19,7 +19,8 @@ from typing import NamedTuple
 from kazoo.exceptions import BadVersionError, ConnectionLoss, KazooException, NodeExistsError, NoNodeError
 
 from sparklog.errors import CoordinationError
-from sparklog.zk.client import OnChange, ZkClient, _watch
+from sparklog.zk.client import ZkClient
+from sparklog.zk.znode_client import OnChange, watching
 
 
 class Seen(NamedTuple):
@@ -49,7 +50,7 @@ class HoldingClient(ZkClient):
         Those left out are another's, or what they stand under is not there. May be called again.
         """
         session = self._present_session()
-        made = [(path, self._client.create_async(path, data, ephemeral=True, makepath=makes_parents))
+        made = [(path, self.kazoo.create_async(path, data, ephemeral=True, makepath=makes_parents))
                 for path, data in wanted.items()]  # fmt: skip
         failure: KazooException | None = None
         for _, answer in made:
@@ -74,7 +75,7 @@ class HoldingClient(ZkClient):
         seen = self.seen_each(named)
         session = self._present_session()
         own = [path for path, each in zip(named, seen, strict=True) if each is not None and each.session == session]
-        for answer in [self._client.delete_async(path) for path in own]:
+        for answer in [self.kazoo.delete_async(path) for path in own]:
             with suppress(NoNodeError):
                 answer.get()
 
@@ -92,7 +93,7 @@ class HoldingClient(ZkClient):
     def seen_each(self, paths: Iterable[str]) -> list[Seen | None]:
         """Each of them, asked for together; None for one that there is not."""
         found: list[Seen | None] = []
-        for answer in [self._client.get_async(path) for path in paths]:
+        for answer in [self.kazoo.get_async(path) for path in paths]:
             try:
                 data, stat = answer.get()
                 found.append(Seen(bytes(data or b""), stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner))
@@ -103,9 +104,9 @@ class HoldingClient(ZkClient):
     def write_each(self, writes: Sequence[Write]) -> list[int | None]:
         """The versions that the znodes have now; None for one that another has written since. None is ephemeral."""
         asked = [
-            self._client.create_async(path, data, makepath=True)
+            self.kazoo.create_async(path, data, makepath=True)
             if version < 0
-            else self._client.set_async(path, data, version=version)
+            else self.kazoo.set_async(path, data, version=version)
             for path, data, version in writes
         ]
         versions: list[int | None] = []
@@ -119,20 +120,16 @@ class HoldingClient(ZkClient):
 
     def remove_each(self, paths: Iterable[str]) -> None:
         """Delete znodes, whoever made them."""
-        for answer in [self._client.delete_async(path) for path in paths]:
+        for answer in [self.kazoo.delete_async(path) for path in paths]:
             with suppress(NoNodeError):
                 answer.get()
 
-    def children(self, path: str, on_change: OnChange) -> list[str]:
-        """The names below a znode, which is made if there is none."""
-        return sorted(self._children(path, on_change))
-
     def watched(self, path: str, on_change: OnChange) -> bytes | None:
         """What a znode holds; None where there is none yet. ``on_change`` is told when it comes, goes or changes."""
-        watch = _watch(on_change)
+        watch = watching(on_change)
         while True:
             try:
-                return bytes(self._client.get(path, watch=watch)[0] or b"")
+                return bytes(self.kazoo.get(path, watch=watch)[0] or b"")
             except NoNodeError:
-                if self._client.exists(path, watch=watch) is None:
+                if self.kazoo.exists(path, watch=watch) is None:
                     return None

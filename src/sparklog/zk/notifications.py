@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from sparklog.zk.client import OnChange, ZkClient
+from sparklog.zk.znode_client import OnChange, ZnodeClient
 from sparklog.zk.znodes import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, decode_config_change
 
 Name = TypeVar("Name")
 
 
 class NotificationFolder(Generic[Name]):
-    """Failures raise what those of ``ZkClient`` do: call the methods by ``guarded`` or ``lasting``.
+    """Failures raise what those of ``ZnodeClient`` do: call the methods by ``guarded`` or ``lasting``.
 
     ``decode`` makes the name of what changed of a znode's path and data, or raises MalformedZnode.
     """
 
-    def __init__(self, zk: ZkClient, folder: str, prefix: str, decode: Callable[[str, bytes], Name]) -> None:
+    def __init__(self, zk: ZnodeClient, folder: str, prefix: str, decode: Callable[[str, bytes], Name]) -> None:
         self._zk = zk
         self._folder = folder
         self._prefix = prefix
@@ -47,6 +47,6 @@ class NotificationFolder(Generic[Name]):
         self._zk.forget_older(self._folder, self._prefix, kept_ms)
 
 
-def config_changes(zk: ZkClient) -> NotificationFolder[str]:
+def config_changes(zk: ZnodeClient) -> NotificationFolder[str]:
     """Whose settings changed: the entity's path below ``/config``."""
     return NotificationFolder(zk, CONFIG_CHANGES, CONFIG_CHANGE_PREFIX, decode_config_change)

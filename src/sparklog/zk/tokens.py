@@ -20,9 +20,9 @@ from sparklog.security.acl.znode import is_storable
 from sparklog.security.delegation.token import DelegationToken
 from sparklog.security.principal import Principal
 from sparklog.zk.altering import altered
-from sparklog.zk.client import Stored, Told, ZkClient
 from sparklog.zk.entities import desanitize, sanitize
 from sparklog.zk.notifications import NotificationFolder
+from sparklog.zk.znode_client import Stored, Told, ZnodeClient
 
 TOKENS: Final = "/delegation_token/tokens"
 CHANGES: Final = "/delegation_token/token_changes"
@@ -41,9 +41,9 @@ class Found(NamedTuple):
 
 
 class TokenStore:
-    """Failures raise what those of ``ZkClient`` do: call the methods by ``guarded`` or ``lasting``."""
+    """Failures raise what those of ``ZnodeClient`` do: call the methods by ``guarded`` or ``lasting``."""
 
-    def __init__(self, zk: ZkClient) -> None:
+    def __init__(self, zk: ZnodeClient) -> None:
         self._zk = zk
         self.changes = NotificationFolder(zk, CHANGES, CHANGE_PREFIX, _decode_change)
         """Which tokens changed, by their ids."""

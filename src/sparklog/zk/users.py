@@ -18,7 +18,7 @@ def set_password(zk: ZkClient, user: str, password: str, iterations: Mapping[Scr
     credentials = {
         each.title: ScramCredential.of_password(each, password, number).format() for each, number in iterations.items()
     }
-    zk.change_entity_config(user_entity(user), credentials)
+    zk.configs.update(user_entity(user), credentials)
 
 
 def delete_password(zk: ZkClient, user: str, mechanisms: Collection[ScramMechanism]) -> None:
@@ -30,12 +30,12 @@ def delete_password(zk: ZkClient, user: str, mechanisms: Collection[ScramMechani
             raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"user {user!r} has no such credential")
         return {name: text for name, text in stored.items() if name not in titles}
 
-    zk.change_config(user_entity(user), change)
+    zk.configs.change(user_entity(user), change)
 
 
 def iterations_of(zk: ZkClient, user: str) -> dict[str, int]:
     """A user's mechanisms, and of how many iterations each is. Raises ConfigError for a malformed credential."""
-    return _iterations(user, zk.config(user_entity(user)))
+    return _iterations(user, zk.configs.of(user_entity(user)))
 
 
 def scram_users(zk: ZkClient) -> dict[str, dict[str, int]]:
@@ -44,7 +44,7 @@ def scram_users(zk: ZkClient) -> dict[str, dict[str, int]]:
     Raises ConfigError as it does. A znode that is malformed is named in the log, and left out.
     """
     found = {}
-    for entity, properties in zk.entity_configs(USERS).items():
+    for entity, properties in zk.configs.of_kind(USERS).items():
         (_, user), *below = parts(entity)
         if user is not None and not below and (own := _iterations(user, properties or {})):
             found[user] = own

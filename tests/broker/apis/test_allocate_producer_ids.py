@@ -23,7 +23,7 @@ def handle(check, take=None):
     broker = SimpleNamespace(
         authorizer=AllowEverything(),
         controller=SimpleNamespace(check_broker=check),
-        zk=SimpleNamespace(take_producer_ids=take or taken),
+        zk=SimpleNamespace(producer_ids=SimpleNamespace(take=take or taken)),
         run_zk=run_zk,
     )
     message = AllocateProducerIdsRequest(broker_id=2, broker_epoch=77)

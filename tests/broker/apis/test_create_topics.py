@@ -57,7 +57,7 @@ def codes(*topics, validate_only=True, num_partitions=1):
             quotas=ClientQuotas(BrokerConfig(), ManualClock()),
             controller=SimpleNamespace(is_active=True),
             turns=Turns(asyncio.get_running_loop()),
-            topics=TopicMaker(settings, metadata, SimpleNamespace(create_topic=None), run_zk),
+            topics=TopicMaker(settings, metadata, SimpleNamespace(topics=SimpleNamespace(create=None)), run_zk),
         )
         message = CreateTopicsRequest(topics=[*topics], timeout_ms=0, validate_only=validate_only)
         return await create_topics.handle(broker, ApiRequest(create_topics.API, 7, "c", Caller("h"), message))

@@ -51,6 +51,7 @@ class ZooKeeper:
         self.epochs = epochs
         self.others = others
         self.asked = 0
+        self.topics = self.states = self
 
     async def run(self, call, *args):
         self.asked += 1
@@ -58,7 +59,7 @@ class ZooKeeper:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         return call(*args)
 
-    def topics(self):
+    def names(self):
         return [*self.others]
 
     def assignment(self, topic):
@@ -69,7 +70,7 @@ class ZooKeeper:
         assert topic == TRANSACTIONS_TOPIC
         return TopicAssignment(topic, dict.fromkeys(range(len(self.epochs)), (0,)), None)
 
-    def partition_states(self, partitions):
+    def read(self, partitions):
         return {tp: PartitionState(0, self.epochs[tp.partition], (0,), 1) for tp in partitions}
 
 

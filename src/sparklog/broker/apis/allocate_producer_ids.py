@@ -23,7 +23,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[AllocateProducerIdsR
     try:
         check(broker, request, Operation.CLUSTER_ACTION)
         broker.controller.check_broker(asking, request.message.broker_epoch)
-        block = await broker.run_zk(broker.zk.take_producer_ids, asking, BLOCK_SIZE)
+        block = await broker.run_zk(broker.zk.producer_ids.take, asking, BLOCK_SIZE)
     except ApiError as error:
         return AllocateProducerIdsResponse(
             throttle_time_ms=0, error_code=error.code, producer_id_start=-1, producer_id_len=0

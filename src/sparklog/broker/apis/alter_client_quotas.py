@@ -51,7 +51,7 @@ async def _alter(broker: BrokerContext, parts: _Parts, asked: _Asked, *, validat
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     changes = changes_of(entity, [(op.key, None if op.remove else op.value) for op in asked.ops])
     if not validate_only:
-        await broker.run_zk(broker.zk.change_entity_config, path, changes)
+        await broker.run_zk(broker.zk.configs.update, path, changes)
         await broker.settings.take_over(path)
 
 

@@ -65,7 +65,7 @@ async def _altered(
                 raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"user {user!r} has no such credential")
             return {name: text for name, text in {**stored, **settings}.items() if text is not None}
 
-        await broker.run_zk(broker.zk.change_config, entity, change)
+        await broker.run_zk(broker.zk.configs.change, entity, change)
     except ApiError as error:
         return _result(user, error)
     if broker.acls is not None:

@@ -74,7 +74,7 @@ async def _grow(
     if validate_only:
         return
     changes.take(len(grown.partitions) - len(present.partitions))
-    await broker.run_zk(broker.zk.add_partitions, grown, context.epoch_version)
+    await broker.run_zk(broker.zk.topics.add_partitions, grown, context.epoch_version)
     broker.controller.look_at(topic.name)
 
     def is_ready() -> bool:

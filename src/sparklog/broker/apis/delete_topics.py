@@ -69,7 +69,7 @@ async def _delete(
     try:
         check_state_is_kept(broker.config, name, "deleted")
         changes.take(len(topic.partitions))
-        await broker.run_zk(broker.zk.request_topic_deletion, name, doomed if by_id else None)
+        await broker.run_zk(broker.zk.topics.request_deletion, name, doomed if by_id else None)
     except ApiError as error:
         return _result(name, doomed, error.code, error.reason)
 

@@ -49,7 +49,7 @@ async def _stored(broker: BrokerContext, wanted: Filter) -> dict[str, Mapping[st
     found: dict[str, Mapping[str, str] | None] = {}
     for kind, below in _KINDS.items():
         if wanted.asks_for(kind):
-            found |= await broker.run_zk(broker.zk.entity_configs, below)
+            found |= await broker.run_zk(broker.zk.configs.of_kind, below)
     return found
 
 

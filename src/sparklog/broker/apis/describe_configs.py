@@ -69,7 +69,7 @@ async def _describe(
         check_topic_name(name)
         if broker.metadata.topic(name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        own = await broker.run_zk(broker.zk.topic_config, name)
+        own = await broker.run_zk(broker.zk.configs.of_topic, name)
         table, found = TOPIC_DEFINITIONS, {each: layers.of_topic(each, own) for each in TOPIC_DEFINITIONS}
     elif resource.resource_type == BROKER:
         if name not in ("", str(broker.config.broker_id)):

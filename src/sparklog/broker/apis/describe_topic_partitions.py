@@ -55,7 +55,7 @@ async def _with_eligible(
 
 def _read_eligible(broker: BrokerContext, partitions: list[TopicPartition]) -> dict[TopicPartition, PartitionState]:
     """On the thread that is kept for ZooKeeper."""
-    return broker.zk.beside(broker.zk.partition_states(partitions))
+    return broker.zk.states.beside(broker.zk.states.read(partitions))
 
 
 def _described(

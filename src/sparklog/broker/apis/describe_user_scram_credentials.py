@@ -39,7 +39,7 @@ async def handle(
 async def _of_all(broker: BrokerContext) -> list[_Result]:
     """Of those that have credentials, sorted by name."""
     found = dict[str, _Result]()
-    settings = await broker.run_zk(broker.zk.entity_configs, USERS)
+    settings = await broker.run_zk(broker.zk.configs.of_kind, USERS)
     async for entity, properties in broker.turns.paced(settings.items()):
         (_, user), *below = parts(entity)
         if user is not None and not below and _has_credentials(properties):
@@ -70,7 +70,7 @@ async def _settings(broker: BrokerContext, user: str) -> Mapping[str, str]:
         entity = user_entity(user)
     except ConfigError as error:
         raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, str(error)) from error
-    found: Mapping[str, str] = await broker.run_zk(broker.zk.config, entity)
+    found: Mapping[str, str] = await broker.run_zk(broker.zk.configs.of, entity)
     if not _has_credentials(found):
         raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"user {user!r} has no SCRAM credentials")
     return found

@@ -169,9 +169,9 @@ async def _alter(broker: BrokerContext, asked: Asked, *, validate_only: bool) ->
         return
     entity, change = _target(broker, asked)
     if validate_only:
-        change(await broker.run_zk(broker.zk.config, entity))
+        change(await broker.run_zk(broker.zk.configs.of, entity))
         return
-    await broker.run_zk(broker.zk.change_config, entity, change)
+    await broker.run_zk(broker.zk.configs.change, entity, change)
     with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
         await broker.settings.take_over(entity)
 

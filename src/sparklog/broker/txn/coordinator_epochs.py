@@ -38,7 +38,7 @@ class CoordinatorEpochs:
         return int(await self._run_zk(self._read))
 
     def _read(self) -> int:
-        assignment = self._zk.assignment(TRANSACTIONS_TOPIC)
+        assignment = self._zk.topics.assignment(TRANSACTIONS_TOPIC)
         numbers = assignment.partitions if assignment else ()
-        states = self._zk.partition_states(TopicPartition(TRANSACTIONS_TOPIC, each) for each in numbers)
+        states = self._zk.states.read(TopicPartition(TRANSACTIONS_TOPIC, each) for each in numbers)
         return max((each.leader_epoch for each in states.values()), default=_FIRST)

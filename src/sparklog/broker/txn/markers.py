@@ -176,11 +176,11 @@ class TransactionMarkers:
             return set()
 
     def _missing(self, partitions: Collection[TopicPartition], doubtful: set[TopicPartition]) -> set[TopicPartition]:
-        topics = set(self._zk.topics())
+        topics = set(self._zk.topics.names())
         gone = {tp for tp in partitions if tp.topic not in topics}
         for name, numbers in by_topic(doubtful - gone).items():
             try:
-                assignment = self._zk.assignment(name)
+                assignment = self._zk.topics.assignment(name)
             except MalformedZnode:  # it does not say which partitions there are
                 continue
             there = assignment.partitions if assignment else {}

@@ -26,6 +26,6 @@ class ProducerIds:
         async with self._refill:
             producer_id = next(self._left, None)
             if producer_id is None:
-                self._left = iter(await self._run_zk(self._zk.take_producer_ids, self._broker_id, BLOCK_SIZE))
+                self._left = iter(await self._run_zk(self._zk.producer_ids.take, self._broker_id, BLOCK_SIZE))
                 producer_id = next(self._left)
             return producer_id

@@ -24,7 +24,7 @@ from sparklog.client.zookeeper.stream import Desk, Stream
 from sparklog.clock import Clock
 from sparklog.errors import ClientClosed, ConsumerIdTaken, CoordinationError, LayoutConflict
 from sparklog.structs import TopicPartition
-from sparklog.zk.client import SessionEvent
+from sparklog.zk.znode_client import SessionEvent
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from sparklog.config.zookeeper_security import ZooKeeperSecurity
 from sparklog.errors import MalformedZnode
 from sparklog.structs import TopicPartition
 from sparklog.zk import znodes
-from sparklog.zk.client import OnChange
 from sparklog.zk.holding import HoldingClient, Seen, Write
+from sparklog.zk.znode_client import OnChange
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class GroupRegistry:
 
     def brokers(self, on_change: OnChange) -> dict[int, BrokerInfo]:
         """The live brokers."""
-        return self._zk.guarded(self._zk.brokers, on_change)
+        return self._zk.guarded(self._zk.brokers.live, on_change)
 
     def topics(self, on_change: OnChange) -> list[str]:
         """The names of all topics."""

@@ -6,7 +6,7 @@ from sparklog.broker.server import Broker
 from sparklog.metrics import families
 from sparklog.metrics.exposition import Exposition
 from sparklog.protocol.slices import Steps
-from sparklog.zk.client import SessionEvent
+from sparklog.zk.znode_client import SessionEvent
 
 _STARTING, _RUNNING, _STOPPING = 1, 3, 7
 """Kafka's numbers (``BrokerState``)."""
