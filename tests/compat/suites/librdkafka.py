@@ -21,7 +21,7 @@ _ENTRY = re.compile(r"_TEST\((\w+),\s*([A-Z0-9_| ]+)((?:[^()]|\([^()]*\))*)\)")
 _PART = re.compile(r"^static void (do_test_\w+)\([^{]*\{(?:(?!^\}).)*?\bSUB_TEST", re.MULTILINE | re.DOTALL)
 _IN_PARTS = ("0081_admin", "0103_transactions")
 _ON_THREE = ("0081", "0101")
-_NEEDS_SECURITY = ("do_test_AlterConfigs", "do_test_IncrementalAlterConfigs", "do_test_UserScramCredentials")
+_SETS_KERBEROS = ("do_test_AlterConfigs", "do_test_IncrementalAlterConfigs")
 """Named already for one broker; three change nothing."""
 _LEFT_OUT = re.compile("TEST_F_LOCAL|TEST_F_MANUAL|TEST_F_KNOWN_ISSUE(?!_)")
 
@@ -84,7 +84,7 @@ class LibrdKafkaOnThree(LibrdKafka):
     brokers = 3
 
     def wants(self, test: str) -> bool:
-        return test.startswith(_ON_THREE) and not test.endswith(_NEEDS_SECURITY)
+        return test.startswith(_ON_THREE) and not test.endswith(_SETS_KERBEROS)
 
 
 def names_of_tests(directory: Path, scenario: str) -> Iterator[str]:

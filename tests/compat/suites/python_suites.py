@@ -98,8 +98,8 @@ class KafkaPythonOnThree(KafkaPython):
         "offsets.topic.replication.factor": 3,
     }
     brokers = 3
-    # That test wants one poll to bring what several leaders have: it passes where one broker happens to lead all.
-    options = ("-k", "not test_delete_records or with_errors")
+    # They pass where one broker happens to have what is asked for: FINDINGS.md.
+    options = ("-k", "(not test_delete_records or with_errors) and not test_alter_replica_log_dirs")
     files = ("test/integration/test_admin_integration.py",)
 
 
