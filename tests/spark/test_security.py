@@ -123,9 +123,9 @@ def event_log(spark, tmp_path_factory):
     return read
 
 
-@pytest.fixture(scope="module")
-def sent():
-    """What is sent to the tasks of jobs that have a token, or ask no broker: pickled, by the job."""
+@contextlib.contextmanager
+def _spied():
+    """What is sent meanwhile to the tasks of jobs: pickled, by the job."""
     found = {"load": b"", "offload": b"", "compact": b""}
 
     def spied(job):
@@ -148,15 +148,28 @@ def sent():
 
 
 @pytest.fixture(scope="module")
-def told(delta_jars, spark, secured, topics, options, event_log, sent, tmp_path_factory):
+def told(done):
     """All that was said and left while everything was done: bytes by where they were found."""
+    return done[0]
+
+
+@pytest.fixture(scope="module")
+def sent(done):
+    """What was sent meanwhile to the tasks of jobs that have a token, or ask no broker: pickled, by the job."""
+    return done[1]
+
+
+@pytest.fixture(scope="module")
+def done(delta_jars, spark, secured, topics, options, event_log, tmp_path_factory):
+    """Everything: ``told`` and ``sent``. Other tests' jobs are not in it, in whatever order tests come."""
     directory = tmp_path_factory.mktemp("work")
     found = {"the command lines of processes": b""}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         found.update(_batch(spark, options))
         found.update(_stream(spark, options, directory / "checkpoint"))
-        _jobs(spark, secured.client("spark"), directory)
+        with _spied() as sent:
+            _jobs(spark, secured.client("spark"), directory)
         found["the command lines of processes"] = _command_lines()
         found["failed logins"] = _failed_logins(spark, secured, options).encode()
     found["what the driver prints"] = printed.getvalue().encode()
@@ -165,7 +178,7 @@ def told(delta_jars, spark, secured, topics, options, event_log, sent, tmp_path_
     found["the broker's log"] = secured.output().encode()
     found["the settings that the broker tells"] = _settings_of(secured).encode()
     found.update(_files(directory))
-    return found
+    return found, sent
 
 
 def _batch(spark, options):
