@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import subprocess
+import sys
 
 import pytest
 from integration import wire
@@ -79,6 +81,25 @@ def test_a_full_disk_loses_nothing_and_ends_when_there_is_room(broker, small_dis
     with wire.connect(broker.address) as connection:
         eventually(lambda: wire.fetch(connection, TP, 0).error is ErrorCode.NONE)
         assert wire.read_all(connection, TP) == acknowledged
+
+
+def test_the_command_that_produces_says_so_at_once_and_goes_on_when_there_is_room(broker, small_disk):
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, TP.topic, configs=CONFIGS)[0] is ErrorCode.NONE
+        use_up(small_disk)
+        program = [sys.executable, "-P", "-m", "sparklog.cli.main", "produce"]
+        command = [*program, TP.topic, "--bootstrap-server", broker.address]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as producing:
+            producing.stdin.write("x" * 2000)
+            producing.stdin.close()
+            said = producing.stderr.readline()
+            assert said.startswith("waiting, for up to")
+            assert "no room" in said or "No space left" in said
+            assert str(small_disk) in said
+            (small_disk / "ballast").unlink()
+            rest = producing.stderr.read()
+        assert (producing.returncode, "produced 1 record" in rest) == (0, True), rest
+        assert wire.read_all(connection, TP) == [b"x" * 2000]
 
 
 def test_a_stop_on_a_full_disk_loses_nothing(broker, small_disk):

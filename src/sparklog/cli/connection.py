@@ -69,7 +69,7 @@ def bootstrap_option(command: F) -> F:
     The file's settings are for the connections that ``connected`` and ``administered`` make for the command.
     """
     return click.option(
-        "-b", "--bootstrap", envvar=BROKERS, metavar="HOST:PORT,...", callback=_take_bootstrap,
+        "-b", "--bootstrap", "--bootstrap-server", envvar=BROKERS, metavar="HOST:PORT,...", callback=_take_bootstrap,
         help=f"Brokers to ask first (or set {BROKERS}).  [default: {DEFAULT_BOOTSTRAP}]",
     )(command_config_option(command))  # fmt: skip
 
