@@ -22,8 +22,9 @@ Each command has `--help`. What needs more than that is in [tools.md](tools.md).
 `python -m sparklog.cli.page`.
 
 **The cluster.** A command that asks a cluster takes `-b`, `--bootstrap HOST:PORT,...` (or `SPARKLOG_BOOTSTRAP`, or else
-127.0.0.1:9092); `--bootstrap-server`, as Kafka's tools call it, is the same. It takes `--command-config FILE` (or `SPARKLOG_COMMAND_CONFIG`): a file with the settings of the
-client, those of TLS and SASL among them ([security.md](security.md)).
+127.0.0.1:9092). Kafka's tools call it `--bootstrap-server`, which is the same here. The command takes `--command-config
+FILE` (or `SPARKLOG_COMMAND_CONFIG`): a file with the settings of the client, those of TLS and SASL among them
+([security.md](security.md)).
 
 **The output.** A person gets a table; a program that reads a pipe gets lines divided by tabs. `-o json`, `--output
 json` gives one JSON document, or an object a line where the command says so. Results go to standard output. Progress
