@@ -56,6 +56,35 @@ def test_a_target_that_cannot_be_is_refused(target):
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
+class Compared(int):
+    """A broker's id that counts how often any is compared."""
+
+    times = 0
+
+    def __eq__(self, other):
+        Compared.times += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_each_of_many_replicas_is_looked_at_some_times_and_the_refusal_can_be_read():
+    """A client that names nineteen thousand held up all others for more than a second."""
+    many = tuple(Compared(each) for each in range(2000))
+    with pytest.raises(ApiError) as refused:
+        check_target(context_of(), TP, many)
+    assert Compared.times < 10 * len(many)
+    assert "[0, 5, 6, 7" in refused.value.reason
+    assert "1896 more do not live" in refused.value.reason
+
+
+@pytest.mark.parametrize("target", [(1,) * 20_000, (*range(20_000), -1)])
+def test_a_refusal_names_some_of_many_replicas(target):
+    with pytest.raises(ApiError) as refused:
+        check_target(context_of(), TP, target)
+    assert len(refused.value.reason) < 1000
+
+
 def test_a_broker_that_is_a_replica_already_need_not_live():
     check_target(context_of(live=(1, 3)), TP, (2, 3))
 

@@ -18,6 +18,7 @@ from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import PartitionState, ReplicaAssignment, TopicAssignment
 
 _SLICE = 20
+_NAMED = 100
 Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 
@@ -25,8 +26,9 @@ def reassigned(present: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssi
     """The assignment that leads to ``target``, from where the partition was before any move under way."""
     origin = present.origin
     replicas = tuple(dict.fromkeys((*target, *origin)))
-    adding = tuple(each for each in replicas if each not in origin)
-    return ReplicaAssignment(replicas, adding, tuple(each for each in replicas if each not in target))
+    before, wanted = frozenset(origin), frozenset(target)
+    adding = tuple(each for each in replicas if each not in before)
+    return ReplicaAssignment(replicas, adding, tuple(each for each in replicas if each not in wanted))
 
 
 def check_target(context: ControllerContext, tp: TopicPartition, target: Sequence[int]) -> None:
@@ -36,7 +38,7 @@ def check_target(context: ControllerContext, tp: TopicPartition, target: Sequenc
     complaint = malformed(target)
     present = context.assignment_of(tp) if tp in context.states else ReplicaAssignment(())
     if complaint is None and (gone := set(reassigned(present, target).adding) - context.brokers.keys()):
-        complaint = f"brokers {sorted(gone)} do not live; {sorted(context.brokers)} do"
+        complaint = f"brokers {_named(sorted(gone))} do not live; {sorted(context.brokers)} do"
     if complaint is not None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
 
@@ -46,10 +48,16 @@ def malformed(target: Sequence[int]) -> str | None:
     if not target:
         return "no replica is named: a partition has one at least"
     if len(set(target)) < len(target):
-        return f"a broker stands twice among the replicas {list(target)}"
+        return f"a broker stands twice among the replicas {_named(target)}"
     if min(target) < 0:
-        return f"{min(target)} in {list(target)} is no broker's id"
+        return f"{min(target)} in {_named(target)} is no broker's id"
     return None
+
+
+def _named(brokers: Sequence[int]) -> str:
+    """For a message, of which a client reads 32 767 bytes at most."""
+    more = f" and {len(brokers) - _NAMED} more" if len(brokers) > _NAMED else ""
+    return f"{list(brokers[:_NAMED])}{more}"
 
 
 def plan(context: ControllerContext, tp: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment:
