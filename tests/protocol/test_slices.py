@@ -10,7 +10,7 @@ from sparklog.errors import RemoteProtocolError
 from sparklog.protocol import messages, slices
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import encode
-from sparklog.protocol.slices import MOST_ELEMENTS, Shared, decoding, encoding, is_large_answer
+from sparklog.protocol.slices import MOST_BYTES, MOST_ELEMENTS, Shared, decoding, encoding, is_large_answer
 from sparklog.protocol.wire import MOST_OF_STRING, MOST_TAGS
 from sparklog.testing.steps import counted, finish
 
@@ -93,6 +93,30 @@ def test_numbers_are_decoded_some_hundred_a_step():
 def test_a_request_with_too_many_elements_is_refused(api, version, message):
     with pytest.raises(RemoteProtocolError, match=f"names more than {MOST_ELEMENTS} elements; ask for fewer"):
         finish(decoding(api, version, memoryview(encode(message, version))))
+
+
+def of_names(size):
+    """A request of so many bytes and some in names of states that there are not, all of which are told again."""
+    names = [f"{number:05}{'x' * 32_000}" for number in range(size // 32_000 + 1)]
+    return messages.ListTransactionsRequest(state_filters=names, producer_id_filters=[], duration_filter=-1)
+
+
+def test_a_request_with_too_many_bytes_of_names_is_refused():
+    """96 MB of them held up all others for 400 ms, and took 360 MB."""
+    body = memoryview(encode(of_names(MOST_BYTES), 1))
+    with pytest.raises(RemoteProtocolError, match="LIST_TRANSACTIONS requests have at most 8 MB, and this one has 8"):
+        decoding(ApiKey.LIST_TRANSACTIONS, 1, body)
+    body = memoryview(encode(of_names(MOST_BYTES - 64_000), 1))
+    assert finish(decoding(ApiKey.LIST_TRANSACTIONS, 1, body)).producer_id_filters == []
+
+
+def test_names_of_topics_as_many_and_as_long_as_may_be_are_no_more_than_a_request_may_have():
+    assert MOST_ELEMENTS * (249 + 100) < MOST_BYTES
+
+
+def test_a_blob_may_have_any_size():
+    body = memoryview(encode(join_group(2 * MOST_BYTES), 5))
+    assert len(finish(decoding(ApiKey.JOIN_GROUP, 5, body)).protocols[0].metadata) == 2 * MOST_BYTES
 
 
 @pytest.mark.parametrize("version", [1, 7])
