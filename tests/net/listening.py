@@ -11,7 +11,7 @@ from sparklog.net.limits import Limits
 from sparklog.net.server import SocketServer
 
 LIMIT = 1 << 20
-IMPOSSIBLE = (("x" * 64, 9092), ("a..b", 9092), ("127.0.0.1\0", 9092), ("127.0.0.1", 70000), ("127.0.0.1", -1))
+IMPOSSIBLE = (("x" * 64, 9092), ("a..b", 9092), ("127.0.0.1\0", 1), ("127.0.0.1", 70000), ("127.0.0.1", -1))
 """Addresses that cannot be any, and that a broker may advertise all the same."""
 IN_FLIGHT = 4
 

@@ -1,18 +1,21 @@
 """Who is let in, who is sent away, who is not read: each limit against a client that would pass it."""
 
 import contextlib
+import gc
 import logging
 import math
 import os
 import socket
 import threading
 import tracemalloc
+import weakref
 from types import SimpleNamespace
 
 import pytest
 from net.listening import Server, answer, assert_hung_up, assert_serves, framed, read_exactly, read_frame
 
 from sparklog import rate_limit
+from sparklog.errors import RemoteProtocolError
 from sparklog.net import channel as net_channel
 from sparklog.net.server import Entrance
 from sparklog.protocol.frame import SCRATCH_SIZE
@@ -333,3 +336,50 @@ def test_strangers_that_claim_a_large_frame_are_given_no_memory_for_it():
         tracemalloc.stop()
         server.stop()
     assert held < peers * 3 * SCRATCH_SIZE
+
+
+@pytest.fixture
+def no_collections():
+    """What is part of a cycle stays."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collections")
+def test_what_was_answered_is_not_kept_however_long_its_connection_is_idle(server):
+    """Each idle connection kept its last request."""
+    frames = []
+    server.dispatch = lambda frame, _: frames.append(weakref.ref(frame)) or answer(b"ok")
+    with server.connect() as client:
+        assert ask(client, b"x" * (2 * SCRATCH_SIZE)) == b"ok"
+        eventually(lambda: frames[0]() is None, what="the request to be forgotten")
+
+
+@pytest.mark.usefixtures("no_collections")
+def test_what_was_refused_is_not_kept(server):
+    """Each refused request stayed until a full collection of garbage: ninety megabytes of each of a client's."""
+    frames = []
+
+    def refuse(frame, _):
+        frames.append(weakref.ref(frame))
+        raise RemoteProtocolError("too many")
+
+    server.dispatch = refuse
+    with server.connect() as client:
+        client.sendall(framed(b"x" * (2 * SCRATCH_SIZE)))
+        assert_hung_up(client)
+    eventually(lambda: frames[0]() is None, what="the request to be forgotten")
+
+
+@pytest.mark.usefixtures("no_collections")
+def test_half_a_request_is_not_kept(server):
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        with server.connect() as client:
+            client.sendall((16 * SCRATCH_SIZE).to_bytes(4, "big") + b"half of a frame")
+            eventually(lambda: tracemalloc.get_traced_memory()[0] > before + 16 * SCRATCH_SIZE)
+        eventually(lambda: tracemalloc.get_traced_memory()[0] < before + 2 * SCRATCH_SIZE, what="it to be forgotten")
+    finally:
+        tracemalloc.stop()

@@ -346,8 +346,7 @@ class ServerChannel:
                     meter.loop_s += now - before
                     if is_answered:
                         meter.answer(now - self._arrived)
-                if now - before > SLOW_S:
-                    turns.tell(now - before, self._what)
+                self._leave(now - before)
         except RemoteProtocolError as error:
             why = str(error)
         except Exception:
@@ -380,6 +379,13 @@ class ServerChannel:
             self._steps = None
             return self._answer(end.value, len(self._served))
         return False
+
+    def _leave(self, seconds: float) -> None:
+        """The request in hand has had so long. Where it is done, its memory is not kept, however long none follows."""
+        if seconds > SLOW_S:
+            self._server.turns.tell(seconds, self._what)
+        if self._steps is None:
+            self._served = _NOTHING
 
     def _what(self) -> str:
         return f"{describe_request(self._served)} from {self._address}"
@@ -642,6 +648,8 @@ class ServerChannel:
         self._sending.clear()
         self._at_hand = None
         self._backlog.clear()
+        self._served = _NOTHING  # the caller refers to this connection too: what it held would wait for the collector
+        self._frames.discard()
         if self._steps is not None:
             self._steps.close()
             self._steps = None

@@ -4,8 +4,9 @@
 next bytes shall go, say with ``received(n)`` how many came, take the frames that are whole. A frame that does not fit
 the scratch buffer gets a buffer of its own and is received into it directly, so that a large produce request is
 copied once (kernel to that buffer) and never again before it is written to the log. Only above ``at_once`` it grows as
-the frame comes, by doubling: a client that claims a size takes no more memory than twice what it has sent, or than
-that. Of a stranger, of whom there may be many, ``at_once`` is ``SCRATCH_SIZE``, the least that it can be.
+the frame comes, by as much as has come and ``GROWTH`` at most: a client that claims a size takes no more memory than
+twice what it has sent, or than that, and no turn of the loop copies much. Of a stranger, of whom there may be many,
+``at_once`` is ``SCRATCH_SIZE``, the least that it can be.
 
 A length above the limit may be the first bytes of another protocol: those of TLS and of HTTP are recognised, and
 AnotherProtocol carries an answer that such a peer shows its user.
@@ -20,6 +21,8 @@ from sparklog.errors import AnotherProtocol, RemoteProtocolError
 _LENGTH = 4
 SCRATCH_SIZE = 64 * 1024
 AT_ONCE = 1 << 20
+GROWTH = 4 << 20
+"""Bytes that a buffer gains at a time; to make so many takes some milliseconds."""
 _TLS_HANDSHAKE = b"\x16\x03"
 """A record of type 22 (handshake) and major version 3: every ClientHello since SSL 3 begins so."""
 _HTTP_VERBS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "})
@@ -55,6 +58,10 @@ class FrameReader:
         self._max_size = max_size
         self._at_once = at_once
 
+    def discard(self) -> None:
+        """Let go of what has come; nothing more will."""
+        self._body, self._scratch, self._kept = None, bytearray(), 0
+
     @property
     def in_frame(self) -> bool:
         """Whether the stream would end in the middle of a frame if it ended now."""
@@ -66,8 +73,10 @@ class FrameReader:
         return None if self._body is None else self._filled
 
     def buffer(self) -> memoryview:
-        """Where the next bytes of the stream are to be put; never empty."""
+        """Where the next bytes of the stream are to be put; never empty. What was given before is to be let go of."""
         if self._body is not None:
+            if self._filled == len(self._body):
+                self._body.extend(bytes(min(self._size - self._filled, self._filled, GROWTH)))
             return memoryview(self._body)[self._filled :]
         return memoryview(self._scratch)[self._kept :]
 
@@ -82,8 +91,6 @@ class FrameReader:
             if self._filled == self._size:
                 frame, self._body = self._body, None
                 yield memoryview(frame)
-            elif self._filled == len(self._body):
-                self._body = self._body + bytes(min(self._size, 2 * self._filled) - self._filled)
             return
         yield from self._cut(self._kept + count)
 

@@ -2,9 +2,12 @@
 
 import asyncio
 import errno
+import gc
 import os
+import random
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -22,6 +25,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
 from sparklog.protocol.slices import SLICE
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.compression import CompressionType
 from sparklog.replica.manager import ReplicaManager
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
@@ -410,3 +414,26 @@ def test_a_batch_that_is_refused_is_not_looked_into(tmp_path):
         assert seen == [[]]
 
     with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD], ids=["at once", "on the thread"])
+def test_a_batch_that_is_refused_is_not_kept(codec, tmp_path):
+    """It was part of a cycle with its error, and stayed until the next look for cyclic garbage."""
+    kept = []
+
+    async def scenario(broker):
+        builder = RecordBatchBuilder(codec)
+        builder.append(0, None, random.Random(1).randbytes(900_000))
+        bad = memoryview(bytearray(builder.build()))
+        bad[-1] ^= 1
+        kept.append(weakref.ref(bad))
+        answer = broker.produce((ONE, bad))
+        results = answer if isinstance(answer, dict) else await answer.answer
+        assert results[ONE].error is ErrorCode.CORRUPT_MESSAGE
+
+    gc.disable()
+    try:
+        with_broker(tmp_path, scenario)
+        assert kept[0]() is None
+    finally:
+        gc.enable()

@@ -338,15 +338,27 @@ def _append(
     if tp.topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT_ID and broker.metadata.knows(tp):
         refused = RefusedUnseen(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is written by brokers alone")
         return _refused(broker, request.caller.listener, tp, refused)
+    if isinstance(prepared, ApiError):
+        return _refused_by_log(broker, tp, records, request, prepared)
     verification = _verification(broker, tp, request, permits)
     try:
-        if isinstance(prepared, ApiError):
-            raise prepared
         appended = broker.replicas.append(tp, prepared or records, message.acks, verification=verification)
     except ApiError as error:
-        told = _fault(broker, tp, records, request.version) or error
-        return _refused(broker, request.caller.listener, tp, told)
+        return _refused_by_log(broker, tp, records, request, error)
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, appended.log_start_offset)
+
+
+def _refused_by_log(
+    broker: BrokerContext,
+    tp: TopicPartition,
+    records: memoryview,
+    request: ApiRequest[ProduceRequest],
+    error: ApiError,
+) -> ProduceResult:
+    """A function of its own: a caller that kept the error that it caught would be kept by it, with the whole request,
+    until the next look for cyclic garbage.
+    """
+    return _refused(broker, request.caller.listener, tp, _fault(broker, tp, records, request.version) or error)
 
 
 def _fault(broker: BrokerContext, tp: TopicPartition, records: memoryview, version: int) -> RefusedUnseen | None:
