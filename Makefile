@@ -9,13 +9,15 @@
 #   make mutate   mutation testing, of ARGS="'sparklog.txn.*'" or the like (docs/developing.md)
 #
 # PYTHON=... chooses the interpreter; ARGS=... is handed on, as in: make test ARGS="-k zookeeper".
-# Without ARGS the suite runs in WORKERS processes; what ARGS choose runs in one, unless they say -n 3 or the like.
+# Without ARGS suites run in several processes; what ARGS choose runs in one, unless they say -n 3 or the like.
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 ARGS ?=
 # One more than the two cores that the suite is meant for: much of it is waiting.
 WORKERS ?= 3
+# Of the peer and the long suite: their tests start clusters, Kafka's and Spark's, and work more than they wait.
+HEAVY ?= 2
 BIN := .venv/bin
 READY := .venv/.ready
 COMPILED := .venv/.compiled
@@ -71,11 +73,11 @@ bench: setup jars
 compat: setup jars programs
 	$(call want,psql,postgresql)
 	@$(BIN)/python -m sparklog.local.jars kafka kafka-1.1 kafka-4 spark-kafka avro hadoop postgresql >/dev/null
-	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
+	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
 soak: setup jars axe
 	@$(if $(ARGS),:,$(call ON_SOURCE))
-	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(ARGS) </dev/null
+	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
 # What finds faults of accessibility in the web page. Its test is skipped where there is no npm.
 axe: build/axe/node_modules/axe-core/axe.min.js

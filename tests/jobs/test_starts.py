@@ -7,6 +7,7 @@ that a start costs little; the long forms run every program in every way.
 import os
 import re
 import sys
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(60
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "jobs" / "flight_delays.py"
 CONF = ROOT / "conf" / "spark-defaults.conf"
-COMPACT = ROOT / "jobs" / "compact.py"
+COMPACT, LOAD, OFFLOAD = (ROOT / "jobs" / f"{name}.py" for name in ("compact", "load", "offload"))
 PAGE = ROOT / "docs" / "from-kafka-to-sparklog.md"
 FLIGHTS = 40
 TIMEOUT_S = 500
@@ -39,12 +40,9 @@ def broker(tmp_path_factory):
     with ClusterHarness(tmp_path_factory.mktemp("cluster")) as harness:
         servers = harness.bootstrap_servers
         with Admin(bootstrap_servers=servers) as admin:
-            admin.create_topics([NewTopic("users", 2, 1, {"cleanup.policy": "compact"})])
             admin.create_topics([NewTopic("flights", 2, 1, {"retention.ms": "-1"}), NewTopic("orders", 1)])
         with Producer(bootstrap_servers=servers) as producer:
             producer.send_arrow("flights", pa.table(load_flights(FLIGHTS)._asdict()))
-            for number in range(100):
-                producer.send("users", b"%d" % number, key=b"user-%d" % (number % 5), partition=number % 2)
             for value in ('{"id": 1, "price": 2.5}', "nonsense", '{"id": 2, "price": 2.5}'):
                 producer.send("orders", value)
         yield servers
@@ -109,12 +107,27 @@ def test_the_job_is_submitted_to_separate_executors_and_brings_delta_itself(star
     assert "was started without" not in ran.stdout + ran.stderr
 
 
-@pytest.mark.slow
-def test_compaction_is_submitted_to_separate_executors(start, broker):
-    ran = start(_SEPARATE, COMPACT, "--bootstrap-server", broker, "--topic", "users")
-    for number in range(2):
-        assert f"users-{number} at broker 0: cleaned up to 50" in ran.stdout
-    assert ran.stdout.count("50 -> 5 records") == 2
+@pytest.fixture
+def compacted(broker):
+    """A topic of two partitions, each with 50 records of few keys."""
+    topic = f"users-{uuid.uuid4().hex}"
+    with Admin(bootstrap_servers=broker) as admin:
+        admin.create_topics([NewTopic(topic, 2, 1, {"cleanup.policy": "compact"})])
+    with Producer(bootstrap_servers=broker) as producer:
+        for number in range(100):
+            producer.send(topic, b"%d" % number, key=b"user-%d" % (number % 5), partition=number % 2)
+    return topic
+
+
+@pytest.fixture
+def loaded(broker, tmp_path):
+    """An empty topic, and a file of ten rows for it."""
+    topic = f"loaded-{uuid.uuid4().hex}"
+    with Admin(bootstrap_servers=broker) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
+    (tmp_path / "files").mkdir()
+    pq.write_table(pa.table({"id": [str(number) for number in range(10)]}), tmp_path / "files" / "part.parquet")
+    return topic
 
 
 @pytest.mark.slow
@@ -123,6 +136,20 @@ def test_an_offload_runs_by_its_command_in_plain_python(start, broker, tmp_path)
     arguments = ["--bootstrap-server", broker, "--topic", "flights", "--table", tmp_path / "table"]
     ran = start("plain", "-m", "sparklog.cli.main", "offload", *arguments)
     assert f"version 1: {FLIGHTS} records" in ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["plain", *_SHARED.values()], ids=["plain", *_SHARED])
+def test_every_job_runs_in_every_way(start, way, broker, compacted, loaded, tmp_path):
+    brokers = ("--bootstrap-server", broker)
+    cleaned = start(way, COMPACT, *brokers, "--topic", compacted).stdout
+    for number in range(2):
+        assert f"{compacted}-{number} at broker 0: cleaned up to 50" in cleaned
+    assert cleaned.count("50 -> 5 records") == 2
+    source = ("--from", tmp_path / "files", "--format", "parquet", "--key", "id", "--name", loaded)
+    assert f"{loaded}: 10 records" in start(way, LOAD, *brokers, "--topic", loaded, *source).stdout
+    table = tmp_path / "offloaded"
+    assert "version 1: 10 records" in start(way, OFFLOAD, *brokers, "--topic", loaded, "--table", table).stdout
 
 
 @pytest.mark.slow
