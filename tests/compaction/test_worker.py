@@ -56,9 +56,9 @@ class Incoming:
         return GO + "\n" if self._goes >= 0 else ""
 
 
-def served(*tasks, goes=100):
+def served(*tasks, goes=100, clock=None):
     outgoing = io.StringIO()
-    serve(Incoming([each.to_json() for each in tasks], goes), outgoing, ManualClock())
+    serve(Incoming([each.to_json() for each in tasks], goes), outgoing, clock or ManualClock())
     return [json.loads(line) for line in outgoing.getvalue().splitlines()]
 
 
@@ -154,6 +154,27 @@ def test_a_map_without_room_is_no_damage(log):
     (answer,) = served(task_of(log, buffer_bytes=1))
     assert answer["failed"]["kind"] == "no room"
     assert "log.cleaner.dedupe.buffer.size" in answer["failed"]["text"]
+
+
+def test_what_is_read_and_written_takes_the_time_that_the_rate_gives_it(log):
+    clock, task, rate = ManualClock(), task_of(log), 250.0
+    *_, told = served(replace(task, buffers=replace(task.buffers, bytes_per_second=rate)), clock=clock)
+    done = CleanerStats(**told["done"])
+    paid = done.map_bytes_read + done.bytes_read + done.bytes_written
+    assert paid > 3000
+    assert clock.monotonic() == pytest.approx(paid / rate)
+
+
+def test_a_worker_gives_way_to_other_processes(log):
+    with subprocess.Popen(
+        [*PROGRAM, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        worker.stdin.write(task_of(log).to_json() + "\n")
+        worker.stdin.flush()
+        assert "group" in json.loads(worker.stdout.readline())
+        niceness = os.getpriority(os.PRIO_PROCESS, worker.pid)
+        worker.kill()
+    assert niceness == min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
 
 
 def test_a_worker_without_its_broker_does_nothing(log):

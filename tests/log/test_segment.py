@@ -69,6 +69,15 @@ def test_a_segment_may_be_filled_to_its_size(tmp_path):
     assert segment.should_roll(51, BASE + 1, 1, 1)
 
 
+@pytest.mark.parametrize(("policy", "longest_ms"), [("compact", 500), ("compact,delete", 500), ("delete", 1000)])
+def test_the_segments_of_a_compacted_topic_are_in_time_for_its_longest_lag(tmp_path, policy, longest_ms):
+    settings = {"cleanup.policy": policy, "segment.ms": "1000", "max.compaction.lag.ms": "500"}
+    segment = made(tmp_path, settings)
+    put(segment, BASE, 5000)
+    assert not segment.should_roll(1, BASE + 1, 5000 + longest_ms, 0)
+    assert segment.should_roll(1, BASE + 1, 5001 + longest_ms, 0)
+
+
 def test_a_segment_may_reach_its_age_by_the_time_of_its_records(tmp_path):
     segment = made(tmp_path, {"segment.ms": "1000"})
     put(segment, BASE, 5000)

@@ -330,6 +330,15 @@ def test_a_full_map_stops_before_the_batch_that_filled_it(codec):
     assert (offset_map.size, offset_map.messages) == (5, 5)
 
 
+@pytest.mark.parametrize(
+    ("size", "slots", "keys"), [(128 << 20, 5_592_405, 5_033_164), (256 << 20, 11_184_810, 10_066_329)]
+)
+def test_how_many_keys_a_map_holds(codec, size, slots, keys):
+    """The default, and what Kafka's operators know: 256 MB has room for 11 million, and is full at 10 million."""
+    offset_map = make_offset_map(size, 0.9, SEED)
+    assert (offset_map.slots, offset_map.most) == (slots, keys) == (size // 24, size // 24 * 9 // 10)
+
+
 def test_what_could_not_be_a_map_is_refused(codec):
     for arguments in [(10, 0.0, SEED), (10, 1.1, SEED), (10, 0.5, b"short"), (-1, 0.5, SEED), (10, 0.5, SEED, (1, 1))]:
         with pytest.raises(ValueError, match=r"offset map needs|no part"):

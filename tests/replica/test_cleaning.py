@@ -17,6 +17,7 @@ from compaction.keyed import Producer, append, batch_of, fill, leftovers, record
 
 from sparklog.broker.leases import Leases
 from sparklog.compaction.process import Worker
+from sparklog.compaction.task import Buffers
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
@@ -258,6 +259,51 @@ async def test_logs_of_two_threads_are_each_cleaned_by_one(stage):
         await built.until(lambda: set(built.cleaner.last_runs) == {TP, OTHER})
         assert built.tasks == 2
         assert [table_of(log) for log in logs] == tables
+
+
+@pytest.mark.parametrize("dirtier", [TP, OTHER])
+@on_loop
+async def test_of_two_logs_that_are_due_the_dirtier_comes_first(stage, dirtier):
+    async with stage() as built:
+        for tp in (TP, OTHER):
+            fill(built.make(tp))
+            if tp != dirtier:
+                first, second = [each.base_offset for each in built.logs.logs[tp].segment_facts()][:2]
+                built.logs.set_cleaner_point(tp, second)
+                assert first < second
+        built.before_group = Gate()
+        built.cleaner.start()
+        await built.before_group.reached.wait()
+        assert built.cleaner.under_way == {dirtier}
+
+
+def _buffers_of(built):
+    """What a worker would be told of memory and rate now."""
+    append(built.make(), (b"k", b"v"))
+    built.cleaner.start()
+    task, _ = built.cleaner.begin(built.cleaner.examine(TP, rolls=True))
+    return task.buffers
+
+
+@on_loop
+async def test_memory_and_rate_are_divided_among_the_workers(stage):
+    config = replace(
+        BROKER,
+        log_cleaner_threads=3,
+        log_cleaner_dedupe_buffer_size=30 << 20,
+        log_cleaner_io_buffer_size=600_000,
+        log_cleaner_io_buffer_load_factor=0.75,
+        log_cleaner_io_max_bytes_per_second=9000.0,
+    )
+    async with stage(config) as built:
+        halves_to_read_and_to_write = 600_000 // 3 // 2
+        assert _buffers_of(built) == Buffers(10 << 20, 0.75, halves_to_read_and_to_write, 3000.0)
+
+
+@on_loop
+async def test_a_map_has_two_gigabytes_at_most(stage):
+    async with stage(replace(BROKER, log_cleaner_dedupe_buffer_size=5 << 30)) as built:
+        assert _buffers_of(built).map_bytes == (1 << 31) - 1
 
 
 @pytest.mark.parametrize("off", [{"log_cleaner_enable": False}, {"log_cleaner_threads": 0}])
