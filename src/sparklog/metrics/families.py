@@ -191,8 +191,14 @@ CLEANER_UTILIZATION: Final = _gauge(
     _CLEANER + "max_buffer_utilization_percent", "How full the fullest map of keys was in each thread's last cleaning."
 )
 CLEANER_TIME: Final = _gauge(_CLEANER + "max_clean_time_secs", "Seconds of the longest of the threads' last cleanings.")
+CLEANER_DELAY: Final = _gauge(
+    _CLEANER + "max_compaction_delay_secs", "Seconds by which the most overdue log is beyond its max.compaction.lag.ms."
+)
 CLEANER_RECOPY: Final = _gauge(
     _CLEANER + "cleaner_recopy_percent", "Of what the threads' last cleanings read, how much they wrote again."
+)
+DIRTIEST: Final = _gauge(
+    "kafka_log_logcleanermanager_max_dirty_percent", "Of the dirtiest log, how much of what may be cleaned is dirty."
 )
 UNCLEANABLE: Final = _gauge("kafka_log_logcleanermanager_uncleanable_partitions_count", "Logs that cannot be cleaned.")
 UNCLEANABLE_BYTES: Final = _gauge("kafka_log_logcleanermanager_uncleanable_bytes", "Bytes of these logs.")

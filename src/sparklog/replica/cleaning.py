@@ -129,6 +129,29 @@ class Candidate(NamedTuple):
     """How long it is overdue by ``max.compaction.lag.ms``."""
 
 
+class Worst(NamedTuple):
+    """Of all compacted logs of a broker that can be read."""
+
+    dirty_ratio: float = 0.0
+    delay_ms: int = 0
+
+    def with_log(self, each: Candidate, failure: Uncleanable | None) -> Worst:
+        """After another log was looked at; one with a ``failure`` does not count."""
+        if failure is not None:
+            return self
+        return Worst(max(self.dirty_ratio, each.sections.dirty_ratio), max(self.delay_ms, each.delay_ms))
+
+    @property
+    def dirty_percent(self) -> int:
+        """As Kafka's ``max-dirty-percent``."""
+        return int(100 * self.dirty_ratio)
+
+    @property
+    def delay_s(self) -> int:
+        """As Kafka's ``max-compaction-delay-secs``."""
+        return self.delay_ms // 1000
+
+
 class LogCleaner:
     """Belongs to the loop's thread. ``changing`` is the lock of ``ReplicaManager``."""
 

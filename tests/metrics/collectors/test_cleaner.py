@@ -2,11 +2,15 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from uuid import UUID
 
+from compaction.keyed import fill
 from metrics.pages import collected
 
 from sparklog.compaction.stats import CleanerStats
 from sparklog.config.broker import BrokerConfig
+from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import LogError
 from sparklog.log.directories.manager import LogManager
@@ -43,3 +47,39 @@ def test_what_was_cleaned_and_what_cannot_be(tmp_path):
     assert page.value("sparklog_cleanings_total", outcome="done") == 1
     assert page.value("sparklog_cleanings_total", outcome="failed") == 1
     assert page.value("sparklog_cleanings_running") == 1
+
+
+def test_how_far_the_cleaners_are_behind_is_told_though_none_of_them_runs(tmp_path):
+    """So it is where only Spark cleans. Kafka's names: of ``LogCleanerManager`` and of ``LogCleaner``."""
+    settings = {"cleanup.policy": "compact", "segment.bytes": "1000", "max.compaction.lag.ms": "60000"}
+    compacted, clock = parse(TopicConfig, settings), ManualClock()
+    kept, worst, broken = (TopicPartition(name, 0) for name in ("kept", "worst", "broken"))
+
+    def told(cleaner):
+        page = collected(CleanerCollector(cleaner))
+        percent = page.value("kafka_log_logcleanermanager_max_dirty_percent")
+        return percent, page.value("kafka_log_logcleaner_max_compaction_delay_secs")
+
+    async def main():
+        with ThreadPoolExecutor(1) as disk, closing(LogManager([tmp_path], TopicConfig(), clock, disk)) as logs:
+            cleaner = LogCleaner(logs, asyncio.Lock(), asyncio.get_running_loop(), clock, BrokerConfig())
+            at = [told(cleaner)]
+            fill(logs.get_or_create(kept, TopicConfig(segment_bytes=1000), UUID(int=1)))
+            for number, tp in enumerate((worst, broken), 2):
+                log = logs.get_or_create(tp, compacted, UUID(int=number))
+                fill(log)
+                log.on_high_watermark(log.log_end_offset)
+            segments = logs.logs[worst].segment_facts()
+            assert len({each.size for each in segments[:4]}) == 1
+            logs.set_cleaner_point(worst, segments[1].base_offset)
+            log = logs.logs[broken]
+            cleaner.uncleanable[broken] = Uncleanable(
+                "broken", log.segment_count, log.log_start_offset, log.truncations, log.size
+            )
+            at.append(told(cleaner))
+            clock.advance(60 + 33)
+            at.append(told(cleaner))
+            await cleaner.close()
+            return at
+
+    assert asyncio.run(main()) == [(0, 0), (75, 0), (75, 33)]

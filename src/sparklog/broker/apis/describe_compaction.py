@@ -7,15 +7,13 @@ they are when they are asked for.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import Described
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeCompactionRequest, DescribeCompactionResponse
 from sparklog.protocol.slices import Steps
-from sparklog.replica.cleaning import Candidate
+from sparklog.replica.cleaning import Candidate, Worst
 from sparklog.structs import TopicPartition
 
 API = ApiKey.DESCRIBE_COMPACTION
@@ -26,28 +24,17 @@ _Topic = DescribeCompactionResponse.DescribedTopic
 _Partition = _Topic.DescribedPartition
 
 
-class _Worst(NamedTuple):
-    """Of all compacted logs."""
-
-    dirty_ratio: float = 0.0
-    delay_ms: int = 0
-
-    def with_candidate(self, each: Candidate) -> _Worst:
-        return _Worst(max(self.dirty_ratio, each.sections.dirty_ratio), max(self.delay_ms, each.delay_ms))
-
-
 def handle(broker: BrokerContext, request: ApiRequest[DescribeCompactionRequest]) -> Steps[DescribeCompactionResponse]:
     names = request.message.topics
     wanted = Described(broker, request, names)
     try:
         wanted.check()
     except ApiError as refused:
-        return _response(broker, refused.code, _Worst(), [])
-    worst, told = _Worst(), dict[TopicPartition, _Partition]()
+        return _response(broker, refused.code, Worst(), [])
+    worst, told = Worst(), dict[TopicPartition, _Partition]()
     for candidate in broker.cleaner.candidates():
         if candidate is not None:
-            if broker.cleaner.known_failure(candidate.tp) is None:
-                worst = worst.with_candidate(candidate)
+            worst = worst.with_log(candidate, broker.cleaner.known_failure(candidate.tp))
             if candidate.tp.topic in wanted:
                 told[candidate.tp] = _partition(broker, candidate.tp, candidate)
         yield
@@ -125,9 +112,7 @@ def _by_topic(told: dict[TopicPartition, _Partition]) -> Steps[list[_Topic]]:
     return [*topics.values()]
 
 
-def _response(
-    broker: BrokerContext, code: ErrorCode, worst: _Worst, topics: list[_Topic]
-) -> DescribeCompactionResponse:
+def _response(broker: BrokerContext, code: ErrorCode, worst: Worst, topics: list[_Topic]) -> DescribeCompactionResponse:
     """Source of the figures: Kafka 3.9, ``LogCleaner``, ``LogCleanerManager``."""
     cleaner = broker.cleaner
     last = cleaner.last_of_threads()
@@ -138,7 +123,7 @@ def _response(
         threads=cleaner.threads,
         max_clean_time_secs=int(max((each.seconds for each in last), default=0)),
         max_buffer_utilization_percent=int(100 * max((each.buffer_utilization for each in last), default=0)),
-        max_dirty_percent=int(100 * worst.dirty_ratio),
-        max_compaction_delay_secs=worst.delay_ms // 1000,
+        max_dirty_percent=worst.dirty_percent,
+        max_compaction_delay_secs=worst.delay_s,
         topics=topics,
     )

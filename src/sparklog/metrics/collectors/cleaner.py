@@ -5,9 +5,11 @@ from __future__ import annotations
 from sparklog.metrics import families
 from sparklog.metrics.exposition import Exposition
 from sparklog.protocol.slices import Steps
-from sparklog.replica.cleaning import LogCleaner
+from sparklog.replica.cleaning import LogCleaner, Worst
 
 _PERCENT = 100
+_OTHERS_A_STEP = 100
+"""Logs that are not compacted, of which nothing is to be found out."""
 
 
 class CleanerCollector:
@@ -29,3 +31,17 @@ class CleanerCollector:
         page.add(families.CLEANINGS, cleaner.failures, "failed")
         page.add(families.CLEANINGS_RUNNING, len(cleaner.under_way))
         yield
+        worst = yield from self._worst()
+        page.add(families.CLEANER_DELAY, worst.delay_s)
+        page.add(families.DIRTIEST, worst.dirty_percent)
+
+    def _worst(self) -> Steps[Worst]:
+        """Kafka takes what it saw when it last chose a log; here it is looked at, though Spark may do the cleaning."""
+        cleaner, worst = self._cleaner, Worst()
+        for number, candidate in enumerate(cleaner.candidates(), 1):
+            if candidate is not None:
+                worst = worst.with_log(candidate, cleaner.known_failure(candidate.tp))
+                yield
+            elif number % _OTHERS_A_STEP == 0:
+                yield
+        return worst
