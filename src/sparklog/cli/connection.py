@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SETTINGS = f"{__name__}.settings"
+_FILE = f"{__name__}.file"
 """Where click's context keeps a command's settings of the client."""
 _AWAY = 'is it running? "sparklog up" starts one here, --bootstrap HOST:PORT names another'
 _OPEN = "; for brokers that ask for TLS or SASL, --command-config FILE has the settings"
@@ -84,7 +85,7 @@ def command_config_option(command: F) -> F:
 
 
 def _take_file(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
-    ctx.meta[_SETTINGS] = command_settings(path, None)
+    ctx.meta[_SETTINGS], ctx.meta[_FILE] = command_settings(path, None), path
 
 
 def _take_bootstrap(ctx: click.Context, _: click.Parameter, bootstrap: str | None) -> str:
@@ -95,6 +96,12 @@ def _take_bootstrap(ctx: click.Context, _: click.Parameter, bootstrap: str | Non
 def client_settings(ctx: click.Context | None) -> dict[str, str]:
     """What the file of a command has, by Kafka's names; nothing where there is no command."""
     return {} if ctx is None else dict(ctx.meta.get(_SETTINGS, {}))
+
+
+def job_arguments(ctx: click.Context, bootstrap: str) -> list[str]:
+    """What a job is told of the cluster that the command has: its brokers, and its file."""
+    path = ctx.meta.get(_FILE)
+    return ["--bootstrap", bootstrap, *(["--command-config", str(path)] if path is not None else [])]
 
 
 @contextmanager

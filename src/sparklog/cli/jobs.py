@@ -15,8 +15,9 @@ from pathlib import Path
 
 import click
 
-from sparklog.errors import ConfigError
+from sparklog.errors import ConfigError, SparklogError
 from sparklog.local.extras import checkout, install_line
+from sparklog.local.java import find_java
 
 _NEEDED = ("pyspark", "delta")
 
@@ -56,6 +57,16 @@ def start(name: str, arguments: Sequence[str]) -> None:
         spec.loader.exec_module(module)
     finally:
         sys.argv, sys.modules["__main__"] = before
+
+
+def hindrance(name: str) -> str:
+    """Why the job cannot be started here, and what to type; empty where it can."""
+    try:
+        path_of(name)
+        find_java()
+    except SparklogError as error:
+        return str(error)
+    return _missing()
 
 
 def path_of(name: str) -> Path:

@@ -1,10 +1,15 @@
 """``sparklog compact`` on a real cluster."""
 
+import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
+from cli.conftest import Result
 
+from sparklog.cli import jobs
+from sparklog.cli.commands.cluster import compact
 from sparklog.client import Consumer, Producer
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.structs import BrokerId, TopicPartition
@@ -71,6 +76,8 @@ def test_a_topic_is_cleaned_when_it_is_asked_for(here, users):
     assert (after["clean_up_to"], after["dirty_percent"], after["cleanable_bytes"]) == (KEYS * TIMES, 0, 0)
     assert after["last_run"]["messages_after"] == int(full["records after"])
     table = here("compact", "status", users)
+    replica = rows(table.out[table.out.index("topic") :])[0]
+    assert (replica["clean up to"], replica["cleanable up to"]) == (str(KEYS * TIMES), str(KEYS * TIMES))
     assert [line.split("\t")[0] for line in table.out.splitlines()] == ["broker", "0", "topic", users, users]
     read = here("consume", users, "--keys")
     assert sorted({line.split("\t")[0] for line in read.out.splitlines()}) == sorted(f"k{n}" for n in range(KEYS))
@@ -211,3 +218,59 @@ def test_a_broker_that_cleans_nothing_says_so(run, tmp_path, chroot, monkeypatch
         (of_broker,) = status(run)["brokers"]
         assert (of_broker["is_enabled"], of_broker["threads"]) == (False, 0)
         assert rows(run("compact", "status").out.partition("\ntopic")[0])[0]["cleans"] == "no"
+
+
+JOB = """
+import sys
+print(*sys.argv)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """A checkout whose job says how it was started, and ends with 3; and a log of any size is worth it."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "compact.py").write_text(JOB)
+    monkeypatch.setattr(jobs, "checkout", lambda: tmp_path)
+    monkeypatch.setattr(compact, "_WORTH_SPARK", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+
+
+@pytest.mark.usefixtures("job")
+def test_the_job_of_spark_is_started_where_it_is_worth_it(here, users, bootstrap, tmp_path):
+    started = f"sparklog compact --bootstrap {bootstrap} --topic {users}\n"
+    assert here("compact", "run", users) == Result(3, started, "")
+    assert here("compact", "run", users, users, "--by", "spark") == Result(3, started, "")
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=me\n")
+    done = here("compact", "run", users, "--command-config", file)
+    assert done.out == started.replace(" --topic", f" --command-config {file} --topic")
+    everything = here("compact", "run", "--all")
+    assert everything.status == 3
+    assert f"--topic {users}" in everything.out
+
+
+@pytest.mark.usefixtures("job")
+def test_the_brokers_clean_what_the_job_is_not_for(here, users, monkeypatch):
+    for given in (["--by", "brokers"], ["--partition", "0"], ["--output", "json"]):
+        assert here("compact", "run", users, *given).status == 0
+    with monkeypatch.context() as one_core:
+        one_core.setattr(os, "cpu_count", lambda: 1)
+        assert here("compact", "run", users).status == 0
+    with monkeypatch.context() as small:
+        small.setattr(compact, "_WORTH_SPARK", 1 << 30)
+        assert here("compact", "run", users).status == 0
+    refused = here("compact", "run", users, "--by", "spark", "--partition", "0")
+    assert refused.status == 2
+    assert "--by spark takes neither --partition nor --output json" in refused.err
+
+
+@pytest.mark.usefixtures("job")
+def test_without_spark_the_brokers_clean(here, users, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else found(name))
+    assert here("compact", "run", users).status == 0
+    refused = here("compact", "run", users, "--by", "spark")
+    assert refused.status == 1
+    assert "this command needs pyspark" in refused.err

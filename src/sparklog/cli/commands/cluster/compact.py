@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import administered, bootstrap_option, job_arguments
 from sparklog.cli.display import counted, output_option, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
+from sparklog.cli.jobs import hindrance, start
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ErrorCode, SparklogError
 
@@ -26,13 +29,16 @@ if TYPE_CHECKING:
     from sparklog.client.admin.log_dirs import Replica
     from sparklog.structs import BrokerId, TopicPartition
 
+_CLEANERS = ("auto", "brokers", "spark")
+_WORTH_SPARK = 2 << 30
+"""Bytes: a worker needs some twenty seconds for them, Spark some ten to begin."""
 _RUN_COLUMNS = (
     "topic", "partition", "broker", "bytes before", "bytes after", "reduction %", "records before", "records after",
     "seconds", "result",
 )  # fmt: skip
 _STATUS_COLUMNS = (
-    "topic", "partition", "broker", "dirty %", "clean up to", "cleanable bytes", "delay s", "last run", "reduction %",
-    "state",
+    "topic", "partition", "broker", "dirty %", "clean up to", "cleanable up to", "cleanable bytes", "delay s",
+    "last run", "reduction %", "state",
 )  # fmt: skip
 _BROKER_COLUMNS = (
     "broker", "cleans", "threads", "max dirty %", "max delay s", "max clean time s", "max buffer utilization %",
@@ -74,9 +80,22 @@ def compact() -> None:
     "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True,
     help="Only this partition of the one TOPIC; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--by", type=click.Choice(_CLEANERS), default=_CLEANERS[0], show_default=True,
+    help="Who cleans: the brokers' own workers, a job of Spark, or the job where that is worth its start.",
+)  # fmt: skip
 @output_option
 @bootstrap_option
-def run(topics: tuple[str, ...], everything: bool, partitions: tuple[int, ...], as_json: bool, bootstrap: str) -> None:
+@click.pass_context
+def run(
+    ctx: click.Context,
+    topics: tuple[str, ...],
+    everything: bool,
+    partitions: tuple[int, ...],
+    by: str,
+    as_json: bool,
+    bootstrap: str,
+) -> None:
     """Clean every replica of the TOPICs now, and wait for the end: a line each with what was there and what is left.
 
     However little has changed, all is cleaned that may be: records below the last stable offset, whatever the topic's
@@ -84,9 +103,15 @@ def run(topics: tuple[str, ...], everything: bool, partitions: tuple[int, ...], 
     that. Ctrl-C ends the waiting, not the cleaning. A broker cleans as many logs at a time as it has
     log.cleaner.threads. Exit code 1 if a replica could not be cleaned; to have nothing to clean is no failure.
 
+    The brokers' workers clean, one for each log; or the job of jobs/compact.py, with several tasks for each log.
+    Without --by it is the job where Spark and Java are installed, this machine has several cores, and there are 2 GB or
+    more to read. The job needs to see the brokers' files. What it does not see the brokers clean, and what --partition
+    or --output json ask for.
+
     \b
     Examples:
       sparklog compact run users
+      sparklog compact run users --by brokers
       sparklog compact run users --partition 3 --output json
       sparklog compact run --all
     """
@@ -94,8 +119,20 @@ def run(topics: tuple[str, ...], everything: bool, partitions: tuple[int, ...], 
         raise click.UsageError("name the topics to clean, or --all")
     if partitions and len(topics) != 1:
         raise click.UsageError("--partition needs the one TOPIC that it is of")
+    is_for_brokers = as_json or bool(partitions)
+    if by == "spark" and is_for_brokers:
+        raise click.UsageError("--by spark takes neither --partition nor --output json")
     with administered(bootstrap) as admin:
-        outcomes = admin.compact(_compacted(admin) if everything else _named(topics, partitions))
+        wanted = _compacted(admin) if everything else _named(topics, partitions)
+        is_for_spark = by == "spark" or (by == "auto" and not is_for_brokers and _is_worth_spark(admin, topics))
+        outcomes = {} if is_for_spark else admin.compact(wanted)
+    if is_for_spark:
+        start("compact", [*job_arguments(ctx, bootstrap), *_job_topics(wanted)])
+    _tell(outcomes, as_json)
+
+
+def _tell(outcomes: dict[Replica, CompactionOutcome], as_json: bool) -> None:
+    """Raises SparklogError if a replica was not cleaned."""
     rows = [_run_row(replica, outcome) for replica, outcome in outcomes.items()]
     if as_json:
         show_json([dict(zip(map(_as_name, _RUN_COLUMNS), row, strict=True)) for row in rows])
@@ -120,9 +157,10 @@ def status(topics: tuple[str, ...], internal: bool, as_json: bool, bootstrap: st
     dirtiest log, the longest delay, the longest of its threads' last cleanings, and how full the map of keys was.
 
     Of each replica: the share of what a cleaning would read that is new (dirty), the offset up to which it is clean,
-    the bytes that may be cleaned now, how long it is overdue by max.compaction.lag.ms, its last cleaning since the
-    broker started, and by how much that made it smaller. The state says what is being cleaned, and what cannot be and
-    why; the brokers' own topics are shown without --internal too where there is something to say. JSON has them always.
+    that up to which it may be cleaned now, the bytes of what may be cleaned, how long it is overdue by
+    max.compaction.lag.ms, its last cleaning since the broker started, and by how much that made it smaller. The state
+    says what is being cleaned, and what cannot be and why; the brokers' own topics are shown without --internal too
+    where there is something to say. JSON has them always.
 
     \b
     Examples:
@@ -139,7 +177,7 @@ def status(topics: tuple[str, ...], internal: bool, as_json: bool, bootstrap: st
         show_table(_BROKER_COLUMNS, [_broker_row(*each) for each in found.brokers.items()], right=_BROKER_COLUMNS[2:])
         shown = (each for each in found.replicas.items() if each[0].tp.topic not in hidden or _state(each[1]))
         rows = [_status_row(replica, state) for replica, state in shown]
-        show_table(_STATUS_COLUMNS, rows, right=(*_STATUS_COLUMNS[1:7], _STATUS_COLUMNS[8]))
+        show_table(_STATUS_COLUMNS, rows, right=(*_STATUS_COLUMNS[1:8], _STATUS_COLUMNS[9]))
     errors = [state.error for state in found.replicas.values() if state.error is not None]
     if errors:
         advice = ""
@@ -152,10 +190,24 @@ def _internal(admin: Admin) -> set[str]:
     return {name for name, each in admin.describe_cluster().topics.items() if is_internal_topic(each)}
 
 
-def _compacted(admin: Admin) -> list[TopicPartition]:
+def _compacted(admin: Admin) -> list[str | TopicPartition]:
     """Every partition that is compacted."""
     replicas = admin.describe_compaction().replicas
     return list(dict.fromkeys(each.tp for each in replicas))
+
+
+def _is_worth_spark(admin: Admin, topics: tuple[str, ...]) -> bool:
+    """Whether a job of several tasks can be started here, and saves more time than its start costs."""
+    if (os.cpu_count() or 1) == 1:
+        return False
+    found = admin.describe_compaction(topics or None).replicas.values()
+    size = sum(max(each.clean_bytes, 0) + max(each.cleanable_bytes, 0) for each in found)
+    return size >= _WORTH_SPARK and not hindrance("compact")
+
+
+def _job_topics(wanted: list[str | TopicPartition]) -> Iterator[str]:
+    for name in dict.fromkeys(each if isinstance(each, str) else each.topic for each in wanted):
+        yield from ("--topic", name)
 
 
 def _named(topics: tuple[str, ...], partitions: tuple[int, ...]) -> list[str | TopicPartition]:
@@ -188,6 +240,7 @@ def _status_row(replica: Replica, state: CompactionState) -> list[object]:
         replica.broker,
         _percent(state),
         _known(state.first_dirty_offset),
+        _known(state.first_uncleanable_offset),
         _known(state.cleanable_bytes),
         state.delay_ms // 1000,
         None if last is None else datetime.fromtimestamp(last.ended_ms // 1000).astimezone().isoformat(),
