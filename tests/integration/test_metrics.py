@@ -305,3 +305,33 @@ def test_lags_at_other_leaders_and_what_lacks_a_replica_since_a_broker_died(pair
         )
 
     eventually(is_told)
+
+
+def test_what_is_refused_is_told_by_its_code_and_its_bytes(broker, topic):
+    settings, batch = {"max.message.bytes": "100"}, wire.batch_of(b"x" * 1000)
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, topic, 1, settings)[0] is ErrorCode.NONE
+        assert wire.produce(connection, TopicPartition(topic, 0), batch)[0] is ErrorCode.MESSAGE_TOO_LARGE
+    page = page_of(broker)
+    errors = REQUESTS + "errors_total"
+    assert page.value(errors, request="Produce", error="MESSAGE_TOO_LARGE") == 1
+    assert page.value(TOPICS + "bytesrejected_total", topic=topic) == len(batch)
+
+
+def test_the_room_of_each_log_directory_is_told(broker):
+    page = page_of(broker)
+    with Admin(bootstrap_servers=broker.address) as admin:
+        (log_dir,) = admin.log_dirs()[BrokerId(0)]
+    labels = {"directory": str(log_dir.path)}
+    assert page.value("sparklog_log_directory_total_bytes", **labels) == log_dir.total_bytes
+    assert 0 < page.value("sparklog_log_directory_free_bytes", **labels) <= log_dir.total_bytes
+
+
+def test_what_the_broker_waits_for_is_told(broker, made):
+    page = page_of(broker)
+    assert page.value("kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count") > 0
+    assert page.value("kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms", quantile="0.99") > 0
+    assert page.value("kafka_server_replicafetchermanager_maxlag", clientId="Replica") == 0
+    assert page.value("sparklog_request_queue_seconds_total", request="CreateTopics") >= 0
+    assert 0 <= page.value("kafka_network_socketserver_networkprocessoravgidle_percent") <= 1
+    assert page.value("sparklog_loop_cpu_seconds_total") > 0

@@ -43,6 +43,7 @@ class Peer:
     def __init__(self, **terms):
         self.clock = ManualClock(NOW_MS)
         self.told = []
+        self.refused = 0
         self.warned = []
         self.caller = Caller("10.0.0.1", "CLIENTS", connection=self)
         self.ends_ms = self.token_id = None
@@ -54,6 +55,9 @@ class Peer:
 
     def admit(self):
         self.told.append("admit")
+
+    def refuse(self):
+        self.refused += 1
 
     def drain(self):
         self.told.append("drain")

@@ -64,6 +64,7 @@ class Dispatcher:
         if len(request.body) > LARGE_REQUEST and handler.decoding is not None:
             message = handler.decoding(request.body, request.version)
             if isinstance(message, Generator):
+                caller.meter = self.meters[request.api]
                 return self._serve_large(frame, request, handler, caller, message, after)
         else:
             message = handler.decode(request.body, request.version)
@@ -78,7 +79,6 @@ class Dispatcher:
         decoding: Steps[Any],
         after: asyncio.Future[Any] | None,
     ) -> Work:
-        caller.meter = self.meters[request.api]
         message = yield from decoding
         served = self._handle(frame, request, handler, caller, message, after)
         return (yield from served) if isinstance(served, Generator) else served
@@ -154,6 +154,7 @@ class Dispatcher:
         self, request: Request, handler: Handler, caller: Caller, size: int, answer: Any
     ) -> Answer | Steps[Answer]:
         throttle_ms = 0
+        self._count_errors(handler.api, answer)
         if self._broker.quotas.is_on:
             throttle_ms = self._broker.quotas.charge(
                 handler.api, request.version, caller, request.client_id, size, answer
@@ -169,6 +170,15 @@ class Dispatcher:
         if body is None or isinstance(body, list):
             return self._frame(request, handler, body)
         return self._frame_large(request, handler, body)
+
+    def _count_errors(self, api: ApiKey, answer: Any) -> None:
+        """Those of the whole answer, and of each partition of a Produce."""
+        if api is ApiKey.PRODUCE:
+            for each in (answer or {}).values():
+                if each.error:
+                    self.meters[api.value].fail(each.error)
+        elif code := getattr(answer, "error_code", 0):
+            self.meters[api.value].fail(code)
 
     def _frame_large(
         self, request: Request, handler: Handler, encoding: Steps[bytes] | Steps[list[Chunk]]

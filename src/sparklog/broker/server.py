@@ -143,6 +143,8 @@ class Broker:
             _Step.DISK_THREAD: self._disk_thread.shutdown,
         }
         self._registration: Registration | None = None
+        self.zookeeper_meter = RequestMeter("ZooKeeper", 1)
+        """How long what was asked of ZooKeeper took, with its wait for what was asked before."""
         self._limits_asked = 0
         self._chores: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
@@ -162,7 +164,11 @@ class Broker:
         Until the broker registers, which is tried again by itself, a connection that breaks delays the call.
         """
         ask = self._zk.lasting if self._registration is None else self._zk.guarded
-        return await self._loop.run_in_executor(self._zk_thread, lambda: ask(call, *args))
+        began = self._clock.monotonic()
+        try:
+            return await self._loop.run_in_executor(self._zk_thread, lambda: ask(call, *args))
+        finally:
+            self.zookeeper_meter.answer(self._clock.monotonic() - began)
 
     async def _ask_zk(self, call: Callable[..., T], *args: object) -> T:
         """``run_zk`` for an API handler: a silent ZooKeeper becomes what a client is told, and tries again;

@@ -23,6 +23,7 @@ from sparklog.controller.channel import BrokerChannel
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.deletion import TopicDeletions
 from sparklog.controller.election import decide, elect_unclean, imbalanced, leaderless, prefer
+from sparklog.controller.elections import Elections
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.controller.log_survey import LogSurvey, candidates
 from sparklog.controller.pauses import Pauses
@@ -99,6 +100,7 @@ class Controller:
         # Made once: a look that sets a watch anew, while the last one has not fired, then adds nothing to it.
         self._on_office_change = self._wake(self._stand, self._look)
         self._on_cluster_change = self._wake(self._look)
+        self.elections = Elections()
         self._task: asyncio.Task[None] | None = None
         self._brokers_changed = False
         self._grown: set[str] = set()
@@ -476,13 +478,18 @@ class Controller:
                 context.look_for_moves(tp)
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
+        began = self._clock.monotonic()
         wanted = await in_steps(decide(context))
         left = await in_steps(leaderless(context, wanted))
-        wanted |= await self._elect_unclean(context, left)
+        unclean = await self._elect_unclean(context, left)
+        wanted |= unclean
         to_prefer, self._to_prefer = self._to_prefer & context.states.keys() - wanted.keys(), set()
         wanted |= prefer(context, to_prefer)
         wanted |= await in_steps(reassignment.decide(context, wanted))
+        before = {tp: context.states[tp].leader for tp in wanted if tp in context.states}
         written = await self._write_decided(context, wanted)
+        after = {tp: context.states[tp].leader for tp in written}
+        self.elections.note(before, after, unclean, self._clock.monotonic() - began)
         self._survey.ask(context, [tp for tp in left if tp in context.states and tp.topic in context.assignments])
         return written
 

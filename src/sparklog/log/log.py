@@ -27,6 +27,7 @@ from sparklog.log.adoption import Adoption, AppendAdoption
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.extents import Extents, find_extents
 from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
+from sparklog.log.flushes import Flushes
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.lease import HeldBack, Lease, is_leased
@@ -78,8 +79,10 @@ class Log:
         known: Knowledge | None = None,
         *,
         draw: Callable[[int], int] = random.randrange,
+        flushes: Flushes | None = None,
     ) -> None:
-        """Open or begin the log in ``directory``; ``draw(n)`` is a number from 0 up to, not with, n.
+        """Open or begin the log in ``directory``; ``draw(n)`` is a number from 0 up to, not with, n. ``flushes`` counts
+        its flushes.
 
         Raises LogError where what is there cannot be used, LogDirFailed if the disk refuses.
         """
@@ -91,6 +94,7 @@ class Log:
         self._held_back = HeldBack()
         self._submit = submit
         self._draw = draw
+        self._flushes = flushes or Flushes()
         self.topic_id: UUID | None
         """As the directory says; None if it does not."""
         try:
@@ -937,6 +941,13 @@ class Log:
     def _flush_to(self, end: int) -> None:
         if self._closed:  # and so flushed already, or abandoned
             return
+        began = self._clock.monotonic()
+        try:
+            self._flush_open_to(end)
+        finally:
+            self._flushes.note(self._clock.monotonic() - began)
+
+    def _flush_open_to(self, end: int) -> None:
         truncations = self._truncations
         end = min(end, self.log_end_offset)  # which a truncation may have lowered since the flush was asked for
         try:

@@ -39,6 +39,9 @@ PRODUCES: Final = _by_topic("totalproducerequests_total", "Appends that were ask
 FETCHES: Final = _by_topic("totalfetchrequests_total", "Reads of single partitions, of consumers and followers.")
 FAILED_PRODUCES: Final = _by_topic("failedproducerequests_total", "Appends that the disk refused.")
 FAILED_FETCHES: Final = _by_topic("failedfetchrequests_total", "Reads that the disk refused or that met damage.")
+BYTES_REJECTED: Final = _by_topic(
+    "bytesrejected_total", "Bytes of batches that were larger than max.message.bytes or a segment allow."
+)
 REPLICATED_IN: Final = _counter(
     _TOPIC + "replicationbytesin_total", "Bytes of batches copied from the leaders that are followed."
 )
@@ -56,12 +59,23 @@ REQUEST_TIME: Final = Family(
 REQUEST_COUNT: Final = Family(
     _REQUEST + "totaltimems_count", UNTYPED, ("request",), "Requests that were answered, of which the time is known."
 )
+REQUEST_ERRORS: Final = _counter(
+    _REQUEST + "errors_total",
+    "Answers with this code, and of Produce partitions that were; codes of single elements of others do not count.",
+    "request",
+    "error",
+)
+REQUEST_QUEUED: Final = _counter(
+    "sparklog_request_queue_seconds_total",
+    "Seconds that requests waited for their connections' turns, from when they were read.",
+    "request",
+)
 REQUEST_BYTES: Final = Family("sparklog_request_bytes_total", COUNTER, ("request",), "Bytes of requests taken up.")
 REQUEST_LOOP: Final = Family(
     "sparklog_request_loop_seconds_total",
     COUNTER,
     ("request",),
-    "Seconds that the broker's loop spent on requests in their connections' turns.",
+    "Elapsed seconds of the broker's loop on requests in their connections' turns, not processor time.",
 )
 REQUEST_DURATION: Final = Family(
     "sparklog_request_duration_seconds",
@@ -106,6 +120,12 @@ PARTITION_UNDER_MIN_ISR: Final = Family(
     _PARTITION,
     "1 for each partition led here with fewer in sync than it needs; others have no series.",
 )
+PARTITION_AT_MIN_ISR: Final = Family(
+    "kafka_cluster_partition_atminisr",
+    GAUGE,
+    _PARTITION,
+    "1 for each partition of several replicas led here with just as many in sync as it needs; others have no series.",
+)
 PARTITIONS_LEFT_OUT: Final = Family(
     "sparklog_metrics_partitions_left_out",
     GAUGE,
@@ -120,6 +140,19 @@ FOLLOWER_LAG: Final = _gauge(
     "sparklog_follower_lag_records",
     "The most offsets that a follower has yet to copy of one partition led here.",
     "follower",
+)
+MAX_LAG: Final = _gauge(
+    "kafka_server_replicafetchermanager_maxlag",
+    "The most offsets that one partition copied here lacks of what its leader last said to be committed.",
+    "clientId",
+)
+LOG_FLUSHES: Final = Family(
+    "kafka_log_logflushstats_logflushrateandtimems_count", UNTYPED, (), "Flushes of single logs to their disks."
+)
+LOG_FLUSH_SECONDS: Final = _counter("sparklog_log_flush_seconds_total", "Seconds that these flushes took.")
+DIR_TOTAL: Final = _gauge("sparklog_log_directory_total_bytes", "Bytes of the disk of a log directory.", "directory")
+DIR_FREE: Final = _gauge(
+    "sparklog_log_directory_free_bytes", "Bytes of this disk that the broker may still write.", "directory"
 )
 OFFLINE_DIRS: Final = _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories whose disk has failed.")
 PURGATORY: Final = _gauge(
@@ -146,11 +179,34 @@ IMBALANCED: Final = _gauge(
 TO_DELETE: Final = _gauge(_CONTROLLER + "topicstodeletecount", "Topics that are being deleted; 0 on other brokers.")
 MOVING: Final = _gauge("sparklog_controller_moving_partitions", "Partitions whose replicas are on the move.")
 
+_STATS = "kafka_controller_controllerstats_"
+ELECTION_TIME: Final = _gauge(
+    _STATS + "leaderelectionrateandtimems",
+    "Milliseconds from a look of this controller at the cluster until other leaders were written, since the start.",
+    "quantile",
+)
+ELECTION_COUNT: Final = Family(
+    _STATS + "leaderelectionrateandtimems_count", UNTYPED, (), "Looks of this controller in which a leader changed."
+)
+UNCLEAN_ELECTIONS: Final = _counter(
+    _STATS + "uncleanleaderelections_total", "Partitions given a leader that was not in sync, by this controller."
+)
+LEADER_ELECTIONS: Final = _counter(
+    "sparklog_leader_elections_total", "Partitions given another leader, by this controller."
+)
+
 _SESSION = "kafka_server_sessionexpirelistener_"
 ZOOKEEPER_CONNECTS: Final = _counter(_SESSION + "zookeepersyncconnects_total", "Connections to a ZooKeeper.")
 ZOOKEEPER_DISCONNECTS: Final = _counter(_SESSION + "zookeeperdisconnects_total", "Connections to it that broke.")
 ZOOKEEPER_EXPIRES: Final = _counter(_SESSION + "zookeeperexpires_total", "Sessions that were lost.")
 ZOOKEEPER_CONNECTED: Final = _gauge("sparklog_zookeeper_connected", "1 while a ZooKeeper answers the broker.")
+_ZOOKEEPER = "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms"
+ZOOKEEPER_TIME: Final = _gauge(
+    _ZOOKEEPER,
+    "Milliseconds that what was asked of ZooKeeper took, with its wait for what was asked before, since the start.",
+    "quantile",
+)
+ZOOKEEPER_COUNT: Final = Family(_ZOOKEEPER + "_count", UNTYPED, (), "What was asked of ZooKeeper.")
 REGISTERED: Final = _gauge("sparklog_broker_registered", "1 while the broker is registered under a live session.")
 
 _SOCKETS = "kafka_server_socketservermetrics_"
@@ -162,6 +218,15 @@ CONNECTIONS_OPENED: Final = _counter(
 )
 CONNECTIONS_CLOSED: Final = _counter(
     _SOCKETS + "connection_close_total", "Connections that have ended.", "listener", "network_processor"
+)
+AUTHENTICATED: Final = _counter(
+    _SOCKETS + "successful_authentication_total",
+    "Peers that passed the TLS handshake or SASL of their listener.",
+    "listener",
+    "network_processor",
+)
+NOT_AUTHENTICATED: Final = _counter(
+    _SOCKETS + "failed_authentication_total", "Peers that did not.", "listener", "network_processor"
 )
 STRANGERS: Final = _gauge("sparklog_connections_unauthenticated", "Peers that have yet to authenticate.")
 TURNED_AWAY: Final = _counter(
@@ -175,6 +240,13 @@ WAITING_TURNS: Final = _gauge("sparklog_turns_waiting", "Connections and tasks t
 LOOP_LAG: Final = Family(
     "sparklog_loop_lag_seconds", HISTOGRAM, (), "How late the broker's loop came to a timer, tried ten times a second."
 )
+_IDLE = "The share of the last minute in which the broker's one loop used no processor: 1 is idle."
+NETWORK_IDLE: Final = _gauge("kafka_network_socketserver_networkprocessoravgidle_percent", _IDLE)
+HANDLER_IDLE: Final = _gauge(
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "The same: one loop reads, serves and sends.",
+)
+LOOP_CPU: Final = _counter("sparklog_loop_cpu_seconds_total", "Processor time of the loop's thread.")
 LOOP_LAG_MAX: Final = _gauge("sparklog_loop_lag_max_seconds", "The latest of the last minute.")
 
 THROTTLED: Final = _counter("sparklog_throttled_answers_total", "Answers that asked their clients to wait, for quotas.")

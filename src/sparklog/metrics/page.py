@@ -12,6 +12,7 @@ from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import definitions
 from sparklog.metrics.exposition import Family
 from sparklog.metrics.families import FAMILIES
+from sparklog.metrics.kafkas import WATCHED
 
 _HEAD = """\
 # Metrics
@@ -80,6 +81,15 @@ They have the names that the JMX exporter's example for Kafka (`kafka-2_0_0.yml`
 for Kafka show them.
 
 """
+_WATCHED = """
+## What Kafka's operators watch
+
+Kafka's documentation has a list ("Monitoring", for brokers with ZooKeeper). For each bean of it stands here what a
+broker tells instead, or why it does not. `PerSec` of a bean becomes `_total`: a counter.
+
+| Kafka's bean (`kafka.`…) | here | what to know |
+| --- | --- | --- |
+"""
 _OURS = """
 ## Numbers of sparklog's own
 
@@ -98,12 +108,31 @@ def page() -> str:
     """The whole file."""
     kafkas = [each for each in FAMILIES if each.name.startswith("kafka_")]
     ours = [each for each in FAMILIES if each not in kafkas]
-    return _HEAD + _settings() + _KAFKAS + _TABLE + _rows(kafkas) + _OURS + _TABLE + _rows(ours) + _PROCESS
+    return (
+        _HEAD
+        + _settings()
+        + _KAFKAS
+        + _TABLE
+        + _rows(kafkas)
+        + _WATCHED
+        + _watched()
+        + _OURS
+        + _TABLE
+        + _rows(ours)
+        + _PROCESS
+    )
 
 
 def _settings() -> str:
     found = [each for _, each in definitions(BrokerConfig).values() if each.name.startswith("sparklog.metrics.")]
     return "".join(f"| `{each.name}` | {each.format(each.default) or 'none'} | {each.doc} |\n" for each in found)
+
+
+def _watched() -> str:
+    return "".join(
+        f"| `{each.bean}` | {', '.join(f'`{name}`' for name in each.names) or 'not here'} | {each.note} |\n"
+        for each in WATCHED
+    )
 
 
 def _rows(families: Iterable[Family]) -> str:

@@ -203,6 +203,8 @@ class SaslGate:
 
     def _fail(self, why: str, answer: Answer) -> Served:
         self._state, self._conversation = _State.FAILED, None
+        if self._caller.connection is not None:
+            self._caller.connection.refuse()
         self._terms.warn(f"authentication of {self._caller.host} on {self._caller.listener} failed: {why}")
         return self._answer_late(answer)
 

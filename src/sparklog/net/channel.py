@@ -98,6 +98,9 @@ class Owner(Protocol):
     def know(self, channel: ServerChannel) -> None:
         """The peer of ``channel`` has authenticated."""
 
+    def refuse(self, channel: ServerChannel) -> None:
+        """The peer of ``channel`` has failed to authenticate."""
+
     def forget(self, channel: ServerChannel) -> None:
         """``channel`` is closed."""
 
@@ -170,6 +173,10 @@ class ServerChannel:
         """The peer has authenticated: it may send what others may."""
         self._frames.allow(self._server.limits.max_request_size)
         self._server.know(self)
+
+    def refuse(self) -> None:
+        """The peer has failed to authenticate."""
+        self._server.refuse(self)
 
     def _resume_reading(self) -> None:
         if not self._reading and not self._closed:
@@ -369,6 +376,9 @@ class ServerChannel:
             after = self._placed if self._ordered else None
             dispatch = self._server.dispatch
             answer = dispatch(frame, self.caller) if after is None else dispatch(frame, self.caller, after)
+            meter = self.caller.meter
+            if meter is not None:
+                meter.queued_s += now - self._arrived
             if answer is None or isinstance(answer, list) or not isinstance(answer, Generator):
                 return self._answer(answer, len(frame))
             self._steps = answer

@@ -26,7 +26,7 @@ BOUNDS_S: Final = _bounds()
 class RequestMeter:
     """Of one API, or of one kind of its requests. Not to be changed by readers."""
 
-    __slots__ = ("buckets", "by_version", "bytes_in", "loop_s", "name", "total_s")
+    __slots__ = ("buckets", "by_version", "bytes_in", "errors", "loop_s", "name", "queued_s", "total_s")
 
     def __init__(self, name: str, versions: int) -> None:
         """``versions``: one more than the last that is served."""
@@ -34,6 +34,10 @@ class RequestMeter:
         self.by_version = [0] * versions
         """Requests that were begun."""
         self.bytes_in = 0
+        self.errors: dict[int, int] = {}
+        """How many answers, or results of single partitions of a Produce or Fetch, had each code but 0."""
+        self.queued_s = 0.0
+        """What they waited for their connections' turns, from when they were read."""
         self.loop_s = 0.0
         """What the loop spent on them in their connections' turns."""
         self.total_s = 0.0
@@ -46,6 +50,10 @@ class RequestMeter:
         self.by_version[version] += 1
         self.bytes_in += size
 
+    def fail(self, code: int) -> None:
+        """A request, or a partition of one, is answered with this code."""
+        self.errors[code] = self.errors.get(code, 0) + 1
+
     def answer(self, seconds: float) -> None:
         """A request has its answer so long after it was read."""
         self.total_s += seconds
@@ -56,6 +64,9 @@ class RequestMeter:
         self.by_version = [one + more for one, more in zip(self.by_version, other.by_version, strict=True)]
         self.buckets = [one + more for one, more in zip(self.buckets, other.buckets, strict=True)]
         self.bytes_in += other.bytes_in
+        for code, count in other.errors.items():
+            self.errors[code] = self.errors.get(code, 0) + count
+        self.queued_s += other.queued_s
         self.loop_s += other.loop_s
         self.total_s += other.total_s
 

@@ -96,6 +96,10 @@ class SocketServer:
         self._channels: set[ServerChannel] = set()
         self.opened: Counter[str] = Counter()
         """Connections that have been opened, by listener."""
+        self.authenticated: Counter[str] = Counter()
+        """Peers that have proved by TLS or SASL who they are, or a listener's TLS handshakes, by listener."""
+        self.refused: Counter[str] = Counter()
+        """Those that have failed to, by listener."""
         self.turned_away = 0
         """Connections that were closed before they were one: too many of a host, too fast, or no handshake."""
         self._by_host: dict[str, int] = {}
@@ -254,6 +258,7 @@ class SocketServer:
                 return
             self._leave(host)
             self.turned_away += 1
+            self.refused[entrance.listener] += 1
             if why:
                 self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {why}")
 
@@ -273,6 +278,7 @@ class SocketServer:
         except AuthenticationFailed as error:
             self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {error}")
             self.turned_away += 1
+            self.refused[entrance.listener] += 1
             sock.close()
             self._leave(host)
             return
@@ -284,6 +290,8 @@ class SocketServer:
         self.opened[entrance.listener] += 1
         if caller.gate is not None:
             self._watch(channel)
+        elif entrance.tls is not None:
+            self.authenticated[entrance.listener] += 1
 
     # Strangers
 
@@ -314,6 +322,11 @@ class SocketServer:
     def know(self, channel: ServerChannel) -> None:
         """Its peer has authenticated."""
         self._strangers.pop(channel, None)
+        self.authenticated[channel.caller.listener] += 1
+
+    def refuse(self, channel: ServerChannel) -> None:
+        """Its peer has failed to."""
+        self.refused[channel.caller.listener] += 1
 
     def forget(self, channel: ServerChannel) -> None:
         """It is closed."""

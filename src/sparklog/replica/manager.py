@@ -24,8 +24,9 @@ from sparklog.errors import (
 )
 from sparklog.log.directories.making import Departure, MadePartition, NewPartition
 from sparklog.log.directories.manager import LogManager
-from sparklog.log.directories.usage import DirectoryUse
+from sparklog.log.directories.usage import DirectoryRoom, DirectoryUse
 from sparklog.log.files import disk_refused
+from sparklog.log.flushes import Flushes
 from sparklog.log.log import Appended, Log
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
@@ -561,6 +562,15 @@ class ReplicaManager:
     def log_dirs(self) -> Generator[None, None, list[DirectoryUse]]:
         """The broker's log directories and what lies in them; steps."""
         return self._logs.usage()
+
+    @property
+    def flushes(self) -> Flushes:
+        """Of all logs, since the broker started."""
+        return self._logs.flushes
+
+    def rooms(self) -> list[DirectoryRoom]:
+        """How large the disk of each log directory is, and how much of it is free; those that failed left out."""
+        return self._logs.rooms()
 
     def forget_unusable(self) -> list[TopicPartition]:
         """Serve no more the partitions whose disk has failed; requests that wait for them are woken. Returns which."""

@@ -17,6 +17,7 @@ FIELDS: Final = (
     "fetches",
     "failed_produces",
     "failed_fetches",
+    "bytes_rejected",
     "replicated_in",
     "replicated_out",
 )
@@ -44,6 +45,8 @@ class TopicTraffic:
         """Appends that the disk refused."""
         self.failed_fetches = 0
         """Reads that the disk refused, or that met with damage."""
+        self.bytes_rejected = 0
+        """Of batches that were larger than the topic's ``max.message.bytes``, or than a segment."""
         self.replicated_in = 0
         """Bytes that were copied from leaders."""
         self.replicated_out = 0
@@ -84,6 +87,10 @@ class Traffic:
             found.replicated_out += size
         else:
             found.bytes_out += size
+
+    def reject(self, topic: str, size: int) -> None:
+        """A batch of so many bytes is too large for the topic."""
+        self._topics.get(topic, self._gone).bytes_rejected += size
 
     def topics(self) -> Iterator[tuple[str, TopicTraffic]]:
         """Those that are here, by name."""

@@ -34,6 +34,7 @@ class Meter(Protocol):
     """What counts the requests of one API (``net/request_meter.py``)."""
 
     loop_s: float
+    queued_s: float
 
     def answer(self, seconds: float) -> None:
         """A request has its answer so long after it was read."""
@@ -47,6 +48,9 @@ class Connection(Protocol):
 
     def admit(self) -> None:
         """The peer has authenticated: it may send what others may, and stay."""
+
+    def refuse(self) -> None:
+        """The peer has failed to authenticate."""
 
     def drain(self) -> None:
         """Read nothing more; hang up once what is in hand is answered."""

@@ -1,9 +1,10 @@
 """Connections of a real listening end, as they are told."""
 
 from metrics.pages import collected
-from net.listening import Server
+from net.listening import Server, answer, framed, read_frame
 
 from sparklog.metrics.collectors.connections import ConnectionCollector
+from sparklog.net.server import Entrance
 from sparklog.testing.eventually import eventually
 
 NAME = "kafka_server_socketservermetrics_connection_"
@@ -40,3 +41,41 @@ def test_those_that_are_too_many_of_a_host_are_turned_away():
         assert page.value("sparklog_connections_turned_away_total") == 1
     finally:
         server.stop()
+
+
+class Word:
+    """A gate that a peer passes by one word."""
+
+    max_size = 1 << 10
+
+    def __init__(self, caller):
+        self._caller = caller
+        self._is_passed = False
+
+    def takes(self, _):
+        return not self._is_passed
+
+    def serve(self, frame):
+        self._is_passed = bytes(frame) == b"sesame"
+        if self._is_passed:
+            self._caller.connection.admit()
+        else:
+            self._caller.connection.refuse()
+        return answer(bytes(frame))
+
+
+def test_peers_that_authenticate_and_those_that_fail_to_are_counted_by_listener():
+    server = Server(entrance=Entrance("CLIENTS", gate=Word))
+    server.dispatch = lambda frame, caller: caller.gate.serve(frame)
+    labels = {"listener": "CLIENTS", "network_processor": "0"}
+    name = "kafka_server_socketservermetrics_{}_authentication_total"
+    try:
+        for word in (b"sesame", b"barley", b"wheat"):
+            with server.connect() as client:
+                client.sendall(framed(word))
+                assert read_frame(client) == word
+        page = server.call(collected, ConnectionCollector(server.server))
+    finally:
+        server.stop()
+    assert page.value(name.format("successful"), **labels) == 1
+    assert page.value(name.format("failed"), **labels) == 2

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from metrics.pages import collected
 
 from sparklog.controller.context import ControllerContext
+from sparklog.controller.elections import Elections
 from sparklog.metrics.collectors.controller import ControllerCollector
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
@@ -13,7 +14,7 @@ NAME = "kafka_controller_kafkacontroller_"
 
 
 def told(context):
-    page = collected(ControllerCollector(SimpleNamespace(context=context)))
+    page = collected(ControllerCollector(SimpleNamespace(context=context, elections=Elections())))
     return {name.removeprefix(NAME): page.value(name) for name in page.names if name.startswith(NAME)}
 
 

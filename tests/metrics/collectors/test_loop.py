@@ -25,3 +25,14 @@ def test_what_is_kept_does_not_grow_while_it_is_never_late():
 
 def test_before_the_first_try_nothing_is_late():
     assert collected(LoopLag()).value("sparklog_loop_lag_max_seconds") == 0
+
+
+def test_what_the_loop_does_not_use_of_a_minute_is_idle():
+    told = LoopLag()
+    assert told.idle == 1.0
+    for second in range(0, 100, 5):
+        told.use(float(second), second * (0.5 if second < 30 else 0.25))
+    page = collected(told)
+    assert page.value("kafka_network_socketserver_networkprocessoravgidle_percent") == 0.75
+    assert page.value("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent") == 0.75
+    assert page.value("sparklog_loop_cpu_seconds_total") == 95 * 0.25

@@ -93,6 +93,9 @@ def test_partitions_that_lack_replicas_are_counted_and_named(manager):
     named = {dict(labels)["partition"] for labels in page.of("kafka_cluster_partition_underreplicated")}
     assert named == {"1", "2"}
     assert [*page.of("kafka_cluster_partition_underminisr").values()] == [1]
+    at_min = {dict(labels)["partition"] for labels in page.of("kafka_cluster_partition_atminisr")}
+    assert at_min == {"1"}
+    assert len(collected(PartitionCollector(manager, 2)).of("kafka_cluster_partition_underreplicated")) == 1
 
 
 def test_changes_of_the_isr_are_counted(manager):

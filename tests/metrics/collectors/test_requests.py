@@ -85,3 +85,26 @@ def test_reading_often_makes_few_copies():
         collected(told)
         clock.advance(1)
     assert len(told._recent._copies) <= 12
+
+
+def test_errors_are_told_by_api_and_code_those_of_all_fetches_too():
+    found = meters("Produce", "FetchConsumer")
+    serve(found["Produce"], 0.001)
+    serve(found["FetchConsumer"], 0.001)
+    for code in (3, 3, 10):
+        found["Produce"].fail(code)
+    found["FetchConsumer"].fail(71)
+    told = collected(collector(found)).of("kafka_network_requestmetrics_errors_total")
+    assert {(dict(labels)["request"], dict(labels)["error"]): count for labels, count in told.items()} == {
+        ("Produce", "UNKNOWN_TOPIC_OR_PARTITION"): 2,
+        ("Produce", "MESSAGE_TOO_LARGE"): 1,
+        ("Fetch", "INVALID_FETCH_SESSION_EPOCH"): 1,
+        ("FetchConsumer", "INVALID_FETCH_SESSION_EPOCH"): 1,
+    }
+
+
+def test_what_requests_waited_for_their_turn_is_told_by_api():
+    found = meters("Produce")
+    serve(found["Produce"], 0.5)
+    found["Produce"].queued_s += 0.25
+    assert collected(collector(found)).value("sparklog_request_queue_seconds_total", request="Produce") == 0.25

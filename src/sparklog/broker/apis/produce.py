@@ -54,6 +54,7 @@ _BAD_RECORDS = frozenset(
     }
 )
 """Refusals that speak of a broken or misconfigured producer, which the operator wants to know of too."""
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _ADMIN_CLIENT_ID = "__admin_client"
 """Who says to be this may write to the brokers' own topics, as in Kafka (``KafkaApis.handleProduceRequest``)."""
 _FIRST_VERSION_TO_ADD_PARTITIONS = 12
@@ -296,6 +297,8 @@ def _append_some(
             continue
         result = results[tp] = _append(broker, tp, records, request, permits, prepared.get(number))
         if result.error in _BAD_RECORDS:
+            if result.error in _TOO_LARGE and records is not None:
+                broker.replicas.traffic.reject(tp.topic, len(records))
             _logger.warning("refused a batch of client %r for %s: %s", request.client_id, tp, result.message)
 
 

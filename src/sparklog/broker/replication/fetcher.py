@@ -80,12 +80,14 @@ class Ways(NamedTuple):
 class _Followed:
     """A partition that is copied."""
 
-    __slots__ = ("is_in_sync", "leader_epoch", "pause_s", "paused_until")
+    __slots__ = ("is_in_sync", "lag", "leader_epoch", "pause_s", "paused_until")
 
     def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
         self.is_in_sync = False
         """Whether all is here that the leader last said to be committed."""
+        self.lag = 0
+        """Offsets of that which were missing then."""
         self.pause_s = 0.0
         self.paused_until = 0.0
 
@@ -169,6 +171,11 @@ class ReplicaFetcher:
     def partitions(self) -> int:
         """How many are copied."""
         return len(self._followed)
+
+    @property
+    def max_lag(self) -> int:
+        """The most offsets that one of them lacked of what its leader last said to be committed."""
+        return max((each.lag for each in self._followed.values()), default=0)
 
     async def close(self) -> None:
         """Stop, and hang up."""
@@ -381,7 +388,8 @@ class ReplicaFetcher:
             if first is not None:
                 await self._following.begin_again_at(tp, epoch, first)
             self._following.append_from_leader(tp, epoch, records, fetched.high_watermark, fetched.log_start_offset)
-            followed.is_in_sync = self._following.standing(tp, epoch).offset >= fetched.high_watermark
+            followed.lag = max(fetched.high_watermark - self._following.standing(tp, epoch).offset, 0)
+            followed.is_in_sync = not followed.lag
             throttle = self._replicas.follower_throttle
             if records is not None and throttle.is_limited and self._replicas.is_throttled(tp):
                 throttle.record(len(records))

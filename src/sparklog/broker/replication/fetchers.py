@@ -54,6 +54,11 @@ class Fetchers:
             asyncio.get_running_loop(), lambda _, error: _logger.error("hanging up failed", exc_info=error)
         )
 
+    @property
+    def max_lag(self) -> int:
+        """The most offsets that one partition lacks of what its leader last said to be committed."""
+        return max((each.max_lag for each in self._fetchers.values()), default=0)
+
     def look_at(self, tp: TopicPartition) -> None:
         """Copy the partition from the leader that it has now; no longer, if it has none, or leads, or is gone."""
         try:

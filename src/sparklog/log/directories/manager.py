@@ -64,7 +64,7 @@ from sparklog.log.directories.making import (
 )
 from sparklog.log.directories.moved import settle, settle_futures
 from sparklog.log.directories.room import Room
-from sparklog.log.directories.usage import DirectoryUse, usage_of
+from sparklog.log.directories.usage import DirectoryRoom, DirectoryUse, room_of, usage_of
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
     STRAY_DIR_SUFFIX,
@@ -73,6 +73,7 @@ from sparklog.log.files import (
     partition_path,
     path_aside,
 )
+from sparklog.log.flushes import Flushes
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
 from sparklog.log.retention import GivenUp
@@ -121,6 +122,7 @@ class LogManager:
         self._recovery_threads = recovery_threads
         self._defaults = defaults or Knowledge()
         self._room = Room(clock)
+        self.flushes = Flushes()
         self.on_failure: OnFailure = self.fail
         self.logs: dict[TopicPartition, Log] = {}
         self.futures: dict[TopicPartition, Log] = {}
@@ -356,7 +358,7 @@ class LogManager:
         def submit(work: Callable[[], None]) -> None:
             self._behind.submit(partial(self._guarded, work, path))
 
-        return Log(path, tp, config or self._default_config, self._clock, submit, known)
+        return Log(path, tp, config or self._default_config, self._clock, submit, known, flushes=self.flushes)
 
     def get_or_create(
         self,
@@ -780,6 +782,10 @@ class LogManager:
         """Every log directory: its partitions and copies, some of them a step, and the room on its disk."""
         found = yield from usage_of([each.path for each in self._dirs], self.logs, self.futures)
         return found + [DirectoryUse(path, reason) for path, reason in self._offline.items()]
+
+    def rooms(self) -> list[DirectoryRoom]:
+        """The disk of each log directory that is in service and can be looked at."""
+        return [found for each in self._dirs if (found := room_of(each.path)) is not None]
 
     def delete_old_segments(self, tp: TopicPartition, high_watermark: int, policies: GivenUp | None = None) -> bool:
         """Apply ``policies``, by default the built-in ones that the topic's settings name; the files are unlinked by

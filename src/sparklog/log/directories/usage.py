@@ -37,6 +37,24 @@ class DirectoryUse(NamedTuple):
     usable_bytes: int = -1
 
 
+class DirectoryRoom(NamedTuple):
+    """The disk that a log directory is on; bytes."""
+
+    path: Path
+    total: int
+    free: int
+    """What the broker may still write: what is kept for root is not in it."""
+
+
+def room_of(home: Path) -> DirectoryRoom | None:
+    """None where the system cannot tell."""
+    try:
+        found = shutil.disk_usage(home)
+    except OSError:
+        return None
+    return DirectoryRoom(home, found.total, found.free)
+
+
 def usage_of(homes: Sequence[Path], logs: _Logs, futures: _Logs) -> Generator[None, None, list[DirectoryUse]]:
     """Of each log directory of ``homes``; some logs a step, between which they may change."""
     uses: dict[Path, dict[TopicPartition, LogUse]] = {home: {} for home in homes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparklog.broker.server import Broker
 from sparklog.metrics import families
+from sparklog.metrics.collectors.histogram import add_percentiles
 from sparklog.metrics.exposition import Exposition
 from sparklog.protocol.slices import Steps
 from sparklog.zk.znode_client import SessionEvent
@@ -27,6 +28,10 @@ class BrokerCollector:
         page.add(families.FETCH_SESSIONS, len(context.fetch_sessions))
         page.add(families.LEASES, context.leases.count)
         page.add(families.LEASES_GRANTED, context.leases.granted)
+        page.add(families.MAX_LAG, context.fetchers.max_lag, "Replica")
+        page.add(families.LOG_FLUSHES, replicas.flushes.count)
+        page.add(families.LOG_FLUSH_SECONDS, replicas.flushes.seconds)
+        self._rooms(page)
         page.add(families.OFFLINE_DIRS, replicas.failed_dirs)
         page.add(families.REGISTERED, int(context.fence.broker_epoch is not None))
         events = broker.registration.events
@@ -34,6 +39,8 @@ class BrokerCollector:
         page.add(families.ZOOKEEPER_CONNECTS, events[SessionEvent.CONNECTED])
         page.add(families.ZOOKEEPER_DISCONNECTS, events[SessionEvent.SUSPENDED])
         page.add(families.ZOOKEEPER_EXPIRES, events[SessionEvent.EXPIRED])
+        page.add(families.ZOOKEEPER_COUNT, sum(broker.zookeeper_meter.buckets))
+        add_percentiles(page, families.ZOOKEEPER_TIME, broker.zookeeper_meter.buckets)
         page.add(families.THROTTLED, context.quotas.throttled)
         page.add(families.THROTTLE_SECONDS, context.quotas.throttled_ms / 1000)
         self._refusals(page)
@@ -43,6 +50,12 @@ class BrokerCollector:
         if self._broker.is_stopping:
             return _STOPPING
         return _RUNNING if self._broker.is_started else _STARTING
+
+    def _rooms(self, page: Exposition) -> None:
+        page.lines(families.DIR_TOTAL)
+        for path, total, free in self._broker.context.replicas.rooms():
+            page.add(families.DIR_TOTAL, total, str(path))
+            page.add(families.DIR_FREE, free, str(path))
 
     def _refusals(self, page: Exposition) -> None:
         acls = self._broker.context.acls

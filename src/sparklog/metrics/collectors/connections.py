@@ -24,6 +24,13 @@ class ConnectionCollector:
             page.add(families.CONNECTIONS, now[listener], listener, _PROCESSOR)
             page.add(families.CONNECTIONS_OPENED, opened, listener, _PROCESSOR)
             page.add(families.CONNECTIONS_CLOSED, opened - now[listener], listener, _PROCESSOR)
+        for family, counted in (
+            (families.AUTHENTICATED, server.authenticated),
+            (families.NOT_AUTHENTICATED, server.refused),
+        ):
+            page.lines(family)
+            for listener, count in sorted(counted.items()):
+                page.add(family, count, listener, _PROCESSOR)
         page.add(families.STRANGERS, server.strangers)
         page.add(families.TURNED_AWAY, server.turned_away)
         page.add(families.REQUEST_MEMORY, server.request_bytes)

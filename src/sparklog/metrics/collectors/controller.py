@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.runtime import Controller
 from sparklog.metrics import families
+from sparklog.metrics.collectors.histogram import add_percentiles
 from sparklog.metrics.exposition import Exposition
 from sparklog.protocol.slices import Steps
 
@@ -30,7 +31,15 @@ class ControllerCollector:
         page.add(families.OFFLINE_PARTITIONS, offline)
         page.add(families.IMBALANCED, imbalanced)
         self._sums(page, context)
+        self._elections(page)
         yield
+
+    def _elections(self, page: Exposition) -> None:
+        elections = self._controller.elections
+        page.add(families.LEADER_ELECTIONS, elections.leaders)
+        page.add(families.UNCLEAN_ELECTIONS, elections.unclean)
+        page.add(families.ELECTION_COUNT, sum(elections.times.buckets))
+        add_percentiles(page, families.ELECTION_TIME, elections.times.buckets)
 
     @staticmethod
     def _sums(page: Exposition, context: ControllerContext | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sparklog.metrics import families
-from sparklog.metrics.exposition import Exposition, label_text
+from sparklog.metrics.exposition import Exposition, Family, label_text
 from sparklog.protocol.slices import Steps
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
@@ -13,6 +13,11 @@ from sparklog.structs import TopicPartition
 
 _PARTITIONS_A_STEP = 100
 _OF_LOG: Final = (families.LOG_SIZE, families.LOG_START, families.LOG_END, families.LOG_SEGMENTS)
+_LACKING: Final = (
+    families.PARTITION_UNDER_REPLICATED,
+    families.PARTITION_UNDER_MIN_ISR,
+    families.PARTITION_AT_MIN_ISR,
+)
 _LABELS: Final = ("topic", "partition")
 
 
@@ -55,13 +60,15 @@ class PartitionCollector:
 
     def collect(self, page: Exposition) -> Steps[None]:
         served, health = self._replicas.served, _Health()
-        for family in (*_OF_LOG, families.PARTITION_UNDER_REPLICATED, families.PARTITION_UNDER_MIN_ISR):
+        for family in (*_OF_LOG, *_LACKING):
             page.lines(family)
         for first in range(0, len(served), _PARTITIONS_A_STEP):
             some = served[first : first + _PARTITIONS_A_STEP]
-            for partition in some:
+            for number, partition in enumerate(some, first):
                 if partition.is_leader:
-                    _count_leader(page, health, partition)
+                    lacks = _count_leader(health, partition)
+                    if lacks and number < self._most:
+                        _name(page, partition.tp, lacks)
             self._tell_logs(page, some[: max(self._most - first, 0)])
             yield
         self._names.keep(len(served), self._replicas)
@@ -95,16 +102,26 @@ class PartitionCollector:
         page.add(families.PARTITIONS_LEFT_OUT, max(held - self._most, 0))
 
 
-def _count_leader(page: Exposition, health: _Health, partition: Partition) -> None:
+def _name(page: Exposition, tp: TopicPartition, lacks: list[Family]) -> None:
+    for family in lacks:
+        page.add(family, 1, tp.topic, str(tp.partition))
+
+
+def _count_leader(health: _Health, partition: Partition) -> list[Family]:
+    """Of which families the partition has a series, for what it lacks."""
+    lacks: list[Family] = []
     health.leaders += 1
     in_sync, needed = len(partition.isr), partition.min_in_sync
     if in_sync < len(partition.replicas):
         health.under_replicated += 1
-        page.add(families.PARTITION_UNDER_REPLICATED, 1, partition.tp.topic, str(partition.tp.partition))
+        lacks.append(families.PARTITION_UNDER_REPLICATED)
     if in_sync < needed:
         health.under_min_isr += 1
-        page.add(families.PARTITION_UNDER_MIN_ISR, 1, partition.tp.topic, str(partition.tp.partition))
+        lacks.append(families.PARTITION_UNDER_MIN_ISR)
     health.at_min_isr += in_sync == needed
     if len(partition.replicas) > 1:
+        if in_sync == needed:
+            lacks.append(families.PARTITION_AT_MIN_ISR)
         for follower, lag in partition.follower_lags():
             health.lags[follower] = max(health.lags.get(follower, 0), lag)
+    return lacks

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sparklog.clock import Clock
+from sparklog.errors import ErrorCode
 from sparklog.metrics import families
-from sparklog.metrics.collectors.histogram import add_histogram
+from sparklog.metrics.collectors.histogram import add_histogram, add_percentiles
 from sparklog.metrics.exposition import Exposition
-from sparklog.net.request_meter import RequestMeter, quantile
+from sparklog.net.request_meter import RequestMeter
 from sparklog.protocol.slices import Steps
 
-QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""As the JMX exporter writes those that Kafka's histograms have."""
 WINDOW_S: Final = 300.0
 """Percentiles are of so long, or of since the last scrape but one where that is longer."""
 _COPY_EVERY_S = 30.0
@@ -51,27 +50,26 @@ class RequestCollector:
         self._recent = Recent(clock)
 
     def collect(self, page: Exposition) -> Steps[None]:
+        page.lines(families.REQUEST_ERRORS)
         asked = [each for each in self._meters() if any(each.by_version)]
         asked += _fetches(asked)
         recent = self._recent.look({each.name: [*each.buckets] for each in asked})
         for each in asked:
             self._of_api(page, each)
-            self._percentiles(page, each.name, recent[each.name])
+            add_percentiles(page, families.REQUEST_TIME, recent[each.name], each.name)
             yield
 
     def _of_api(self, page: Exposition, meter: RequestMeter) -> None:
         for version, count in enumerate(meter.by_version):
             if count:
                 page.add(families.REQUESTS, count, meter.name, str(version))
+        for code, count in sorted(meter.errors.items()):
+            page.add(families.REQUEST_ERRORS, count, meter.name, ErrorCode(code).name)
         page.add(families.REQUEST_BYTES, meter.bytes_in, meter.name)
+        page.add(families.REQUEST_QUEUED, meter.queued_s, meter.name)
         page.add(families.REQUEST_LOOP, meter.loop_s, meter.name)
         page.add(families.REQUEST_COUNT, sum(meter.buckets), meter.name)
         add_histogram(page, families.REQUEST_DURATION, meter, meter.name)
-
-    @staticmethod
-    def _percentiles(page: Exposition, name: str, recent: Sequence[int]) -> None:
-        for share in QUANTILES:
-            page.add(families.REQUEST_TIME, round(1000 * quantile(recent, float(share)), 3), name, share)
 
 
 def _fetches(meters: list[RequestMeter]) -> list[RequestMeter]:

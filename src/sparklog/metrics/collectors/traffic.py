@@ -18,6 +18,7 @@ _FIELDS: Final = {
     families.FETCHES: "fetches",
     families.FAILED_PRODUCES: "failed_produces",
     families.FAILED_FETCHES: "failed_fetches",
+    families.BYTES_REJECTED: "bytes_rejected",
 }
 _WITHOUT_TOPIC: Final = {
     families.REPLICATED_IN: "replicated_in",
