@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
+from web.serving import Browser
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.errors import ApiError, AuthenticationFailed, ConnectionFailed
@@ -20,9 +21,15 @@ LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required userna
 PATIENCE = {"default.api.timeout.ms": 1000}
 
 
+class Shown(SecureClusterHarness):
+    """With the web page."""
+
+    web_port = 0
+
+
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory):
-    with SecureClusterHarness(tmp_path_factory.mktemp("secure")) as cluster:
+    with Shown(tmp_path_factory.mktemp("secure")) as cluster:
         yield cluster
 
 
@@ -125,3 +132,13 @@ def test_the_files_of_the_log_are_not_everybodys(secure, topic):
     assert {each.stat().st_mode & 0o027 for each in (directory, *directory.iterdir())} == {0}
     private = (secure.secured.root, secure.zookeeper.data_dir, secure.directory.logs)
     assert {stat.S_IMODE(each.stat().st_mode) for each in private} == {0o700}
+
+
+def test_visitors_of_the_brokers_page_log_in(secure, topic):
+    broker = secure.brokers[0]
+    browser = Browser(re.fullmatch(r"http://(127\.0\.0\.1:\d+)/", broker.web_url)[1])
+    assert browser.get("/api/cluster").status == 401
+    password = re.search(r'password="([^"]+)"', secure.client("admin")["sasl.jaas.config"])[1]
+    assert browser.log_in("admin", password).status == 200
+    assert topic in [each["name"] for each in browser.rows("/api/topics")["rows"]]
+    assert password not in broker.output()

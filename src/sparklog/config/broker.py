@@ -660,6 +660,36 @@ class BrokerConfig:
         "How many groups, and how many of their committed offsets, have series of their own.",
         at_least(0),
     )
+    web_port: int = setting(
+        "sparklog.web.port",
+        T.INT,
+        -1,
+        "Port for the web page, in a process of its own that ends with the broker; 0 takes a free one, -1 is none.",
+        between(-1, 65535),
+    )
+    web_host: str = setting("sparklog.web.host", T.STRING, "127.0.0.1", "Address of this port.")
+    web_client_config: str = setting(
+        "sparklog.web.client.config",
+        T.STRING,
+        "",
+        "A file with the settings of a client, by which the page reaches the brokers: needed where a listener is not"
+        " PLAINTEXT. A user in it is not used.",
+    )
+    web_certificate: str = setting(
+        "sparklog.web.certificate", T.STRING, "", "The page speaks TLS: a PEM file with a certificate and its key."
+    )
+    web_origin: str = setting(
+        "sparklog.web.origin",
+        T.STRING,
+        "",
+        "Where browsers reach the page, if that is not its address: a proxy, or every address of the machine.",
+    )
+    web_allow_changes: bool = setting(
+        "sparklog.web.allow.changes",
+        T.BOOLEAN,
+        False,
+        "Whether visitors may change topics, settings and groups, as far as the brokers let them.",
+    )
     slow_request_log_ms: int = setting(
         "sparklog.slow.request.log.ms",
         T.LONG,

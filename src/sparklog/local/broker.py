@@ -21,6 +21,7 @@ PROGRAM = (sys.executable, "-P", "-m", "sparklog.cli.main")
 """``-P``: a module that lies about in the working directory must not stand in for one of the library's."""
 
 _METRICS = re.compile(r"^sparklog broker \d+ metrics at (http://\S+)/metrics$", re.MULTILINE)
+_WEB = re.compile(r"^sparklog broker \d+ web page at (http\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,12 @@ class BrokerProcess:
     def metrics_url(self) -> str | None:
         """``http://host:port`` of its metrics; None if it has none, or has not said so yet."""
         found = _METRICS.search(self._child.output())
+        return found and found[1]
+
+    @property
+    def web_url(self) -> str | None:
+        """Where its web page is; None if it has none, or has not said so yet."""
+        found = _WEB.search(self._child.output())
         return found and found[1]
 
     def has_reported_errors(self) -> bool:

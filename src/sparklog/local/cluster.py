@@ -15,7 +15,7 @@ from sparklog.local.ensemble import Ensemble, Server
 from sparklog.local.member import EnsembleMember
 from sparklog.local.ports import HIGHEST_PORT, LOOPBACK, free_port, require_free, require_own
 from sparklog.local.running import Running
-from sparklog.local.secured import SecureDirectory
+from sparklog.local.secured import ADMIN, SecureDirectory
 from sparklog.local.supervisor import Service, Supervisor
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 
@@ -80,6 +80,8 @@ class LocalCluster(Running):
     """Whether nobody comes in without a password or a certificate (``secured.py``); once it is so it stays so."""
     metrics_port: int = NO_METRICS
     """Broker N answers Prometheus on this port and N, of the loopback address; 0 picks free ones."""
+    web_port: int = NO_METRICS
+    """The first broker serves the web page on this port of the loopback address; 0 picks a free one, -1 is none."""
     own_args: Mapping[int, Sequence[str]] = {}
     """What is on the command lines of single brokers besides."""
 
@@ -281,7 +283,7 @@ class LocalCluster(Running):
             port=self._broker_port(broker_id, remembered.get(f"broker-{broker_id}", 0)),
             host=self.host,
             advertised_host=self._advertised_host,
-            arguments=(*self._broker_args, *self.own_args.get(broker_id, ())),
+            arguments=(*self._broker_args, *self._web_args(broker_id), *self.own_args.get(broker_id, ())),
             program=self.program,
             metrics_port=self._metrics_port_of(broker_id, remembered.get(f"metrics-{broker_id}", 0)),
         )
@@ -298,6 +300,14 @@ class LocalCluster(Running):
             inner_port=port,
             arguments=("--config", str(secured.broker_settings), *spec.arguments),
         )
+
+    def _web_args(self, broker_id: int) -> Sequence[str]:
+        if broker_id or self.web_port < 0:
+            return ()
+        settings = {"sparklog.web.port": str(self.web_port)}
+        if self.secured is not None:
+            settings["sparklog.web.client.config"] = str(self.secured.client_settings(ADMIN))
+        return tuple(word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
 
     def _broker_port(self, broker_id: int, remembered: int) -> int:
         return self._base_port + broker_id if self._base_port else self._still_free(remembered, self.host)
@@ -326,6 +336,6 @@ class SecureCluster(LocalCluster):
     is_secure = True
 
 
-def watched(kind: type[LocalCluster], metrics_port: int) -> type[LocalCluster]:
-    """The same kind of cluster, with that ``metrics_port``."""
-    return type(kind.__name__, (kind,), {"metrics_port": metrics_port})
+def watched(kind: type[LocalCluster], metrics_port: int, web_port: int = NO_METRICS) -> type[LocalCluster]:
+    """The same kind of cluster, with that ``metrics_port`` and ``web_port``."""
+    return type(kind.__name__, (kind,), {"metrics_port": metrics_port, "web_port": web_port})

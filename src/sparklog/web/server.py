@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -34,11 +35,19 @@ _TYPES: Final = {".css": "text/css", ".html": "text/html", ".js": "text/javascri
 class WebServer:
     """``start`` it on the loop that it will use; ``address`` is known from then on.
 
-    ``decoders`` of records are asked before those that there always are.
+    ``decoders`` of records are asked before those that there always are. ``listening`` is a socket that listens at the
+    address of the settings; without one the server makes it.
     """
 
-    def __init__(self, settings: WebSettings, clock: Clock | None = None, decoders: Sequence[Decoder] = ()) -> None:
+    def __init__(
+        self,
+        settings: WebSettings,
+        clock: Clock | None = None,
+        decoders: Sequence[Decoder] = (),
+        listening: socket.socket | None = None,
+    ) -> None:
         self._settings = settings
+        self._socket = listening
         self._clock: Clock = clock or SystemClock()
         self._decoding = Decoding(decoders)
         self._visitors = Visitors(settings, self._clock)
@@ -49,15 +58,12 @@ class WebServer:
     @property
     def url(self) -> str:
         """What to type into a browser on this machine."""
-        if self._settings.origin:
-            return self._settings.origin.rstrip("/") + "/"
-        host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
-        return f"http{'s' if self._settings.certificate else ''}://{host}:{self.address.port}/"
+        return self._settings.url(self.address.port)
 
     async def start(self) -> None:
         """Begin to answer. Raises ConfigError if the port or the certificate cannot be had."""
         tls = self._settings.tls_context()
-        sock = http_socket(self._settings.host, self._settings.port, f"--port {self._settings.port}")
+        sock = self._socket or http_socket(self._settings.host, self._settings.port, f"--port {self._settings.port}")
         self.address = Endpoint(self._settings.host, sock.getsockname()[1])
         app = self._application()
         self._runner = web.AppRunner(

@@ -91,6 +91,12 @@ class WebSettings:
         match = _ORIGIN.fullmatch(self.origin)
         return frozenset({each.lower() for each in found} | ({match["host"].lower()} if match else set()))
 
+    def url(self, port: int) -> str:
+        """Where a browser finds a server on this port."""
+        if self.origin:
+            return self.origin.rstrip("/") + "/"
+        return f"http{'s' if self.certificate is not None else ''}://{_bracketed(self.host)}:{port}/"
+
     def _check(self) -> None:
         if self.origin and _ORIGIN.fullmatch(self.origin) is None:
             raise ConfigError(f"--origin {self.origin!r} is not https://NAME or http://NAME, with :PORT where needed")

@@ -60,7 +60,7 @@ def start(spawn, tmp_path):
 
 
 def test_it_ends_when_told_leaves_nothing_and_goes_on_with_its_data(start, run, topic, processes_left):
-    first = start()
+    first = start("--web-port", "0")
     zookeeper, broker = first.pid("zookeeper"), first.pid("broker-0")
     assert re.search(rf"^ZooKeeper .* process {zookeeper}$", first.said, re.MULTILINE)
     assert re.search(rf"^broker 0 .* process {broker}$", first.said, re.MULTILINE)
@@ -68,6 +68,9 @@ def test_it_ends_when_told_leaves_nothing_and_goes_on_with_its_data(start, run, 
     metrics = re.search(r"^broker 0 +metrics at (http://127\.0\.0\.1:\d+)/metrics$", first.said, re.MULTILINE)[1]
     with urllib.request.urlopen(f"{metrics}/ready", timeout=60) as answer:
         assert answer.status == 200
+    page = re.search(r"^broker 0 +web page at (http://127\.0\.0\.1:\d+/)$", first.said, re.MULTILINE)[1]
+    with urllib.request.urlopen(page, timeout=60) as answer:
+        assert b"<title>sparklog</title>" in answer.read()
     bootstrap = first.bootstrap
     assert run("produce", topic, "-b", bootstrap, stdin=b"kept\n").status == 0
     assert len(processes_left()) >= 3

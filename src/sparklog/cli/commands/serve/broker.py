@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,9 @@ from sparklog.config.properties import load_properties
 from sparklog.errors import ConfigError
 from sparklog.local import limits, service_manager
 from sparklog.log.directories.privacy import UMASK
+
+if TYPE_CHECKING:
+    from sparklog.cli.web_process import WebProcess
 
 _logger = logging.getLogger(__name__)
 _SETTINGS = {
@@ -102,11 +105,12 @@ def broker(
     """
     try:
         parsed = _begin(config, settings, options, log_settings, LogFormat(log_format) if log_format else None)
+        page = _page_of(parsed)
     except ConfigError as error:
         raise _StartedWrongly(str(error)) from error
     if parsed.authorizer_class_name:
         os.umask(os.umask(UMASK) | UMASK)
-    asyncio.run(_serve(parsed))
+    asyncio.run(_serve(parsed, page))
 
 
 def _begin(
@@ -142,7 +146,16 @@ def _id_in(properties: dict[str, str]) -> int | None:
     return int(text) if text.strip().isdecimal() else None
 
 
-async def _serve(config: BrokerConfig) -> None:
+def _page_of(config: BrokerConfig) -> WebProcess | None:
+    """The web page, where ``sparklog.web.port`` asks for it. Raises ConfigError."""
+    if config.web_port < 0:
+        return None
+    from sparklog.cli.web_process import WebProcess
+
+    return WebProcess(config)
+
+
+async def _serve(config: BrokerConfig, page: WebProcess | None) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     server = Broker(config)
@@ -156,7 +169,14 @@ async def _serve(config: BrokerConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     async with _metrics_of(server, config):
-        await _run(server, config, stop)
+        if page is None:
+            await _run(server, config, stop)
+            return
+        try:
+            click.echo(f"sparklog broker {config.broker_id} web page at {page.listen()}")
+            await _run(server, config, stop, lambda: page.begin(server.listeners))
+        finally:
+            await page.end()
 
 
 @asynccontextmanager
@@ -176,14 +196,17 @@ async def _metrics_of(server: Broker, config: BrokerConfig) -> AsyncIterator[Non
         await endpoint.close()
 
 
-async def _run(server: Broker, config: BrokerConfig, stop: asyncio.Event) -> None:
-    """Start, serve until ``stop`` or a failure, stop."""
+async def _run(
+    server: Broker, config: BrokerConfig, stop: asyncio.Event, on_start: Callable[[], None] = lambda: None
+) -> None:
+    """Start, serve until ``stop`` or a failure, stop. ``on_start`` is called when clients can connect."""
     await server.start()
     try:
         with ShortCollections():
             addresses = ", ".join(map(str, server.listeners))
             click.echo(f"sparklog broker {config.broker_id} listening on {addresses}")
             service_manager.tell(service_manager.READY, service_manager.status(f"listening on {addresses}"))
+            on_start()
             stopped = asyncio.ensure_future(stop.wait())
             await asyncio.wait((stopped, server.failure), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()

@@ -82,6 +82,10 @@ Ctrl-C stops the cluster; "sparklog up --secure" with the same directory goes on
     "--metrics-port", "first_metrics_port", type=click.IntRange(-1, 65535), default=0, show_default=True,
     help="The port of the first broker's metrics for Prometheus, the next ones' follow; 0 picks free ones, -1 is none.",
 )  # fmt: skip
+@click.option(
+    "--web-port", type=click.IntRange(-1, 65535), default=-1, show_default=True,
+    help="The port of the web page, which the first broker serves; 0 picks a free one, -1 is none.",
+)  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address that the brokers listen on.")
 @click.option("--advertised-host", default="", help="Address to tell clients; needed with --host 0.0.0.0.")
 @click.option("--secure", is_flag=True, help="Let nobody in without a password: TLS, users, rights (docs/security.md).")
@@ -90,11 +94,11 @@ def up(
     zookeepers: int | None,
     data: Path,
     port: int,
-    first_metrics_port: int,
     host: str,
     advertised_host: str,
     *,
     secure: bool,
+    **ports: int,
 ) -> None:
     """Start a cluster on this machine: ZooKeeper and some brokers.
 
@@ -109,11 +113,12 @@ def up(
       sparklog up --brokers 3 --data /var/tmp/cluster --port 19092
       sparklog up --brokers 3 --zookeepers 3
       sparklog up --secure
+      sparklog up --web-port 8080
       sparklog up --host 0.0.0.0 --advertised-host log.example.org
     """
     from sparklog.local.cluster import LocalCluster, SecureCluster, watched
 
-    kind = watched(SecureCluster if secure else LocalCluster, first_metrics_port)
+    kind = watched(SecureCluster if secure else LocalCluster, ports["first_metrics_port"], ports["web_port"])
     cluster = kind(
         data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo, zookeepers=zookeepers
     )
@@ -149,6 +154,8 @@ def _describe(cluster: LocalCluster) -> None:
         if broker.metrics:
             by = f" by the token in {cluster.secured.metrics_token}" if cluster.secured is not None else ""
             click.echo(f"{broker.name:<{width}} metrics at {broker.metrics}{by}")
+        if broker.web_url:
+            click.echo(f"{broker.name:<{width}} web page at {broker.web_url}")
     click.echo(f"data in {cluster.directory.root}\n")
     bootstrap, secured = cluster.bootstrap_servers, cluster.secured
     if secured is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,9 @@ from sparklog.cli.registry_values import registry_options, value_decoder
 if TYPE_CHECKING:
     from sparklog.web.server import WebServer
 
+_NICE_BESIDE_A_BROKER = 10
+"""Where there are too few processors, the broker goes first."""
+
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     "--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Speak TLS: certificate and key, in PEM."
 )
 @click.option("--origin", default="", metavar="URL", help="Where browsers reach a proxy before it: https://NAME.")
+@click.option("--descriptor", type=click.IntRange(3), hidden=True, help="A socket that listens there, of the parent's.")
 @registry_options
 @bootstrap_option
 @click.pass_context
@@ -36,6 +42,7 @@ def web(
     allow_changes: bool,
     certificate: Path | None,
     origin: str,
+    descriptor: int | None,
     bootstrap: str,
     **schemas: Any,
 ) -> None:
@@ -64,7 +71,11 @@ def web(
     )  # fmt: skip
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     values = value_decoder(schemas["registry"], schemas["registry_config"])
-    asyncio.run(_serve(WebServer(settings, decoders=[] if values is None else [SchemaDecoder(values)])))
+    if descriptor is not None:
+        os.nice(_NICE_BESIDE_A_BROKER)
+    listening = None if descriptor is None else socket.socket(fileno=descriptor)
+    decoders = [] if values is None else [SchemaDecoder(values)]
+    asyncio.run(_serve(WebServer(settings, decoders=decoders, listening=listening)))
 
 
 async def _serve(server: WebServer) -> None:
