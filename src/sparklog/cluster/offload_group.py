@@ -10,6 +10,8 @@ from hashlib import sha256
 from typing import NamedTuple
 from uuid import UUID
 
+GROUP_PREFIX = "sparklog-offload."
+"""Of the groups' names, where a topic does not say another."""
 _MARK = "sparklog-offload"
 _LONGEST_PLACE = 512
 """Characters: brokers keep 4 KB of metadata."""
@@ -17,7 +19,7 @@ _LONGEST_PLACE = 512
 
 def group_of(topic: str, setting: str) -> str:
     """The group; ``setting`` is the topic's ``sparklog.offload.group``."""
-    return setting or f"sparklog-offload.{topic}"
+    return setting or f"{GROUP_PREFIX}{topic}"
 
 
 class OffloadNote(NamedTuple):

@@ -1,4 +1,4 @@
-"""What brokers are at: cleaning of compacted topics, moves of replicas, segments that wait for their offload."""
+"""What is under way: cleaning of compacted topics, moves of replicas, offloads into tables, prepared Spark batches."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from sparklog.errors import SparklogError
 from sparklog.structs import TopicPartition
 from sparklog.web.asked import Page, flag
 from sparklog.web.context import reading
+from sparklog.web.offloads import offload_progress
+from sparklog.web.prepared import prepared_writes
 from sparklog.web.visitors import Visitor
 
 _MOST: Final = 500
@@ -23,14 +25,16 @@ _COMPACTION: Final = "compaction"
 
 
 async def jobs(visitor: Visitor, _: web.Request) -> dict[str, Any]:
-    """Cleaners, moves, offloads; each is its rows, or the error that says why there are none."""
+    """Cleaners, moves, offloads and so on; each is its rows, or the error that says why there are none."""
     ask = visitor.fresh.get
-    cleaners, moves, offloads = await asyncio.gather(
+    tables, writes, cleaners, moves, offloads = await asyncio.gather(
+        _or_error(lambda: ask("tables", lambda: offload_progress(visitor)), list),
+        _or_error(lambda: ask("writes", lambda: prepared_writes(visitor)), list),
         _or_error(lambda: ask(_COMPACTION, visitor.admin.describe_compaction), _cleaners),
         _or_error(lambda: ask("moves", visitor.admin.list_partition_reassignments), _moves),
         _or_error(lambda: ask("retention", visitor.admin.describe_retention), _offloads),
     )
-    return {"cleaners": cleaners, "moves": moves, "offloads": offloads}
+    return {"tables": tables, "writes": writes, "cleaners": cleaners, "moves": moves, "offloads": offloads}
 
 
 async def compaction(visitor: Visitor, request: web.Request) -> dict[str, Any]:

@@ -1,9 +1,36 @@
-// What brokers are at: cleaning, moves, offloads.
+// What is under way: offloads, prepared batches, cleaning, moves.
 
 import { get } from "/static/api.js";
 import { bytes, count, h, link, problem, renew, time } from "/static/dom.js";
 import { remembering } from "/static/page-topics.js";
 import { paged, plain } from "/static/table.js";
+
+const share = (value, label) => (value === null || value === undefined ? "" : h("span", {}, h("progress", { max: 1, value, "aria-label": label }), ` ${Math.floor(value * 100)} %`));
+
+const TABLES = [
+  { title: "Topic", kind: "text", cell: (row) => link("topic", { name: row.topic }, row.topic) },
+  { title: "Table", kind: "text", cell: (row) => row.place ?? "" },
+  { title: "Group", kind: "text", cell: (row) => link("group", { id: row.group }, row.group) },
+  { title: "Offloaded", cell: (row) => (row.partitions ? share(row.share, "offloaded") : h("span", { class: "bad" }, "nothing yet")) },
+  { title: "Records that wait", kind: "number", cell: (row) => count(row.lag) },
+  { title: "The oldest of them (UTC)", kind: "text", cell: (row) => time(row.waits_since_ms) },
+];
+
+function decided(row) {
+  if (row.error) return h("span", { class: "bad" }, row.error);
+  if (!row.decided) return "not decided";
+  return h("span", {}, share(row.share, "committed"), ` committed, ${count(row.decided)} to go`);
+}
+
+const WRITES = [
+  { title: "Scope", kind: "text", cell: (row) => row.scope },
+  { title: "Last decided batch", kind: "number", cell: (row) => count(row.batch) },
+  { title: "Open transactions", kind: "number", cell: (row) => count(row.open) },
+  { title: "Decision", kind: "text", cell: decided },
+  { title: "Open for s", kind: "number", cell: (row) => count(row.open_s) },
+  { title: "Topics", kind: "text", cell: (row) => row.topics },
+  { title: "Partitions", kind: "number", cell: (row) => count(row.partitions) },
+];
 
 const CLEANERS = [
   { title: "Broker", kind: "number", cell: (row) => String(row.broker) },
@@ -35,7 +62,7 @@ const OFFLOADS = [
 function progress(row) {
   if (row.error) return h("span", { class: "bad" }, row.error);
   if (row.dirty === null) return "";
-  return h("span", {}, h("progress", { max: 1, value: 1 - row.dirty, "aria-label": "clean" }), ` ${Math.round((1 - row.dirty) * 100)} %`);
+  return share(1 - row.dirty, "clean");
 }
 
 function state(row) {
@@ -67,6 +94,8 @@ export const jobs = {
     const refresh = async () => {
       const told = await get("jobs");
       renew(above,
+        ...section("Offloads", "Topics and their tables", TABLES, told.tables),
+        ...section("Prepared writes", "Batches of Spark's that are not visible yet", WRITES, told.writes),
         ...section("Cleaners", "Cleaners of the brokers", CLEANERS, told.cleaners),
         ...section("Moves", "Partitions on the move", MOVES, told.moves),
         ...section("Offload and retention", "Replicas that wait for their offload, or whose policies fail", OFFLOADS, told.offloads));
