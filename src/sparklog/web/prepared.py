@@ -14,7 +14,8 @@ from sparklog.web.scan import Scan, matching, reader
 from sparklog.web.visitors import Visitor
 
 _SCOPES: Final = 50
-_DESCRIBED: Final = 1000
+_DESCRIBED: Final = 200
+"""Of a scope's open transactions so many are asked about, since each is a request."""
 _AT_ONCE: Final = 4
 _NAMED: Final = 5
 
@@ -48,7 +49,13 @@ async def _row(visitor: Visitor, scope: Scope, keys: list[str], turn: asyncio.Se
     still = {key: each for key, each in found.items() if each.state == ONGOING}
     if not still:
         return None
-    return {"scope": scope.name, "open": len(still)} | _ages(still, visitor.clock.now_ms()) | _judged(told, still)
+    is_cut = len(keys) > _DESCRIBED
+    count = len(keys) if is_cut else len(still)
+    return (
+        {"scope": scope.name, "open": count, "is_cut": is_cut}
+        | _ages(still, visitor.clock.now_ms())
+        | _judged(told, still)
+    )
 
 
 def _ages(still: dict[str, TransactionDescription], now_ms: int) -> dict[str, Any]:

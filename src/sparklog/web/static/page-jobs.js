@@ -18,8 +18,8 @@ const TABLES = [
 
 function decided(row) {
   if (row.error) return h("span", { class: "bad" }, row.error);
-  if (!row.decided) return "not decided";
-  return h("span", {}, share(row.share, "committed"), ` committed, ${count(row.decided)} to go`);
+  if (!row.decided) return row.is_cut ? "none of the first is decided" : "not decided";
+  return h("span", {}, row.is_cut ? "" : share(row.share, "committed"), ` committed, ${row.is_cut ? "at least " : ""}${count(row.decided)} to go`);
 }
 
 const WRITES = [
