@@ -10,6 +10,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.acl_requests import changed, lists_for
 from sparklog.broker.security.acls import Acls
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.turns import Turns
 from sparklog.protocol.acls import read_binding
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreateAclsRequest, CreateAclsResponse
@@ -30,7 +31,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreateAclsRequest]) 
     try:
         acls = lists_for(broker, request, Operation.ALTER)
         answers: Answers = [_checked(each) async for each in broker.turns.paced(request.message.creations)]
-        await _add(acls, request.caller, answers)
+        await _add(acls, broker.turns, request.caller, answers)
     except ApiError as error:
         answers = [error] * len(request.message.creations)
     return CreateAclsResponse(throttle_time_ms=0, results=[_result(each) async for each in broker.turns.paced(answers)])
@@ -45,10 +46,10 @@ def _checked(asked: CreateAclsRequest.AclCreation) -> AclBinding | ApiError:
     return binding if complaint is None else ApiError(ErrorCode.INVALID_REQUEST, complaint)
 
 
-async def _add(acls: Acls, caller: Caller, answers: Answers) -> None:
+async def _add(acls: Acls, turns: Turns, caller: Caller, answers: Answers) -> None:
     """Add what was found good, list by list, and put what became of it in its place."""
     places: dict[ResourcePattern, list[int]] = {}
-    for place, each in enumerate(answers):
+    async for place, each in turns.paced(enumerate(answers)):
         if isinstance(each, AclBinding):
             places.setdefault(each.pattern, []).append(place)
     for pattern, own in places.items():
@@ -56,7 +57,8 @@ async def _add(acls: Acls, caller: Caller, answers: Answers) -> None:
         outcome: ApiError | None = None
         try:
             before = await changed(acls, pattern, entries.union)
-            acls.audit.administered(caller, "added", [AclBinding(pattern, each) for each in sorted(entries - before)])
+            async for added in turns.paced(sorted(entries - before)):
+                acls.audit.administered(caller, "added", [AclBinding(pattern, added)])
         except ApiError as error:
             outcome = error
         for place in own:

@@ -17,6 +17,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.acls import read_filter
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
+from sparklog.protocol.slices import Steps, each_in_steps, each_of
 from sparklog.security.access import Operation
 from sparklog.security.acl.binding import AclBinding, AclFilter
 from sparklog.security.acl.entry import AclEntry
@@ -48,11 +49,11 @@ async def handle(broker: BrokerContext, request: ApiRequest[DeleteAclsRequest]) 
     try:
         acls = lists_for(broker, request, Operation.ALTER)
         for pattern, finding in (await _targets(acls, broker.turns, outcomes)).items():
-            await _delete(acls, request.caller, pattern, finding)
+            await _delete(acls, broker.turns, request.caller, pattern, finding)
     except ApiError as error:
         for each in outcomes:
             each.error = error
-    results = [_result(each) async for each in broker.turns.paced(outcomes)]
+    results = await broker.turns.drive(each_in_steps(_result, outcomes), lambda: "a DeleteAcls")
     return DeleteAclsResponse(throttle_time_ms=0, filter_results=results)
 
 
@@ -73,7 +74,9 @@ async def _targets(acls: Acls, turns: Turns, outcomes: Sequence[_Outcome]) -> di
     return targets
 
 
-async def _delete(acls: Acls, caller: Caller, pattern: ResourcePattern, finding: Sequence[_Outcome]) -> None:
+async def _delete(
+    acls: Acls, turns: Turns, caller: Caller, pattern: ResourcePattern, finding: Sequence[_Outcome]
+) -> None:
     found: dict[AclEntry, _Outcome] = {}
 
     def remaining(entries: frozenset[AclEntry]) -> frozenset[AclEntry]:
@@ -91,28 +94,30 @@ async def _delete(acls: Acls, caller: Caller, pattern: ResourcePattern, finding:
         for outcome in finding:
             outcome.error = error
         return
-    for entry, outcome in sorted(found.items(), key=lambda item: item[0]):
-        outcome.deleted.append(AclBinding(pattern, entry))
-    acls.audit.administered(caller, "removed", [AclBinding(pattern, each) for each in sorted(found)])
+    async for entry in turns.paced(sorted(found)):
+        found[entry].deleted.append(AclBinding(pattern, entry))
+        acls.audit.administered(caller, "removed", [AclBinding(pattern, entry)])
 
 
-def _result(outcome: _Outcome) -> _Result:
+def _result(outcome: _Outcome) -> Steps[_Result]:
     error = outcome.error
     return _Result(
         error_code=ErrorCode.NONE if error is None else error.code,
         error_message=None if error is None else error.reason,
-        matching_acls=[
-            _Result.DeleteAclsMatchingAcl(
-                error_code=ErrorCode.NONE,
-                error_message=None,
-                resource_type=pattern.kind,
-                resource_name=pattern.name,
-                pattern_type=pattern.type,
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-            for pattern, entry in outcome.deleted
-        ],
+        matching_acls=(yield from each_of(_matching, outcome.deleted)),
+    )
+
+
+def _matching(deleted: AclBinding) -> _Result.DeleteAclsMatchingAcl:
+    pattern, entry = deleted
+    return _Result.DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=pattern.kind,
+        resource_name=pattern.name,
+        pattern_type=pattern.type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
     )

@@ -31,25 +31,26 @@ def handle(broker: BrokerContext, request: ApiRequest[DescribeAclsRequest]) -> S
 
 
 def _found(lists: AclLists, filter_: AclFilter) -> Steps[list[_Resource]]:
-    def described(item: tuple[ResourcePattern, frozenset[AclEntry]]) -> _Resource | None:
-        pattern, entries = item
-        if not filter_.matches_pattern(pattern):
-            return None
-        chosen = [each for each in entries if filter_.matches_entry(each)]
-        return _described(pattern, chosen) if chosen else None
+    found = []
+    for pattern, entries in lists.items():
+        yield
+        if filter_.matches_pattern(pattern):
+            chosen = [each for each in entries if filter_.matches_entry(each)]
+            if chosen:
+                found.append((yield from _described(pattern, chosen)))
+    return found
 
-    return [each for each in (yield from each_of(described, lists.items())) if each is not None]
 
-
-def _described(pattern: ResourcePattern, entries: list[AclEntry]) -> _Resource:
+def _described(pattern: ResourcePattern, entries: list[AclEntry]) -> Steps[_Resource]:
     return _Resource(
         resource_type=pattern.kind,
         resource_name=pattern.name,
         pattern_type=pattern.type,
-        acls=[
-            _Resource.AclDescription(
-                principal=each.principal, host=each.host, operation=each.operation, permission_type=each.permission
-            )
-            for each in sorted(entries)
-        ],
+        acls=(yield from each_of(_entry, sorted(entries))),
+    )
+
+
+def _entry(each: AclEntry) -> _Resource.AclDescription:
+    return _Resource.AclDescription(
+        principal=each.principal, host=each.host, operation=each.operation, permission_type=each.permission
     )
