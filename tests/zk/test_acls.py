@@ -5,12 +5,13 @@ import threading
 
 import pytest
 
-from sparklog.errors import MalformedZnode
+from sparklog.errors import ApiError, ErrorCode, MalformedZnode
 from sparklog.security.access import Operation, ResourceType
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import SPECIFIC, PatternType, ResourcePattern
 from sparklog.testing.eventually import eventually
 from sparklog.testing.zookeeper import CuttingProxy
+from sparklog.zk import znode_client
 from sparklog.zk.acls import AclStore
 from sparklog.zk.client import ZkClient
 
@@ -133,3 +134,26 @@ def test_notifications_are_kept_for_a_while(store):
     assert folder(store, PatternType.LITERAL).numbers() == [0, 1]
     folder(store, PatternType.LITERAL).forget(-1)
     assert folder(store, PatternType.LITERAL).numbers() == []
+
+
+def test_a_list_that_no_znode_can_hold_is_refused_and_the_session_goes_on(connect):
+    """ZooKeeper hung up on the broker, and who had asked was told to ask again."""
+    zk = connect()
+    store, few, many = AclStore(zk), entries("bob"), entries(*(f"{number:0100}" for number in range(10_000)))
+    store.change(LITERAL, few.union)
+    session = zk.kazoo.client_id
+    with pytest.raises(ApiError, match="a znode has 900000 at most: set less of it") as refused:
+        store.change(LITERAL, many.union)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert zk.kazoo.client_id == session
+    assert store.read(LITERAL) == few
+
+
+def test_a_list_that_is_too_large_already_can_become_smaller(connect, monkeypatch):
+    store = AclStore(connect())
+    store.change(LITERAL, entries("a", "b", "c").union)
+    monkeypatch.setattr(znode_client, "MOST_BYTES", 10)
+    with pytest.raises(ApiError):
+        store.change(LITERAL, entries("d").union)
+    store.change(LITERAL, lambda before: before - entries("a"))
+    assert store.read(LITERAL) == entries("b", "c")

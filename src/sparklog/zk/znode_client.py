@@ -29,7 +29,7 @@ from kazoo.retry import KazooRetry
 
 from sparklog.config.zookeeper_connect import parse_connect
 from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
-from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.zk import znodes
 from sparklog.zk.connection import kazoo_client
 from sparklog.zk.ownership import acl_of
@@ -39,6 +39,9 @@ OnChange = Callable[[], None]
 T = TypeVar("T")
 _NOT_OURS = b"\0"
 """What a znode that may not be read is taken to hold: nothing that anybody would write."""
+
+MOST_BYTES = 900_000
+"""Of a znode. ZooKeeper hangs up on who sends a transaction of 1 MiB, and with that on all else that a broker asks."""
 
 
 class Session(NamedTuple):
@@ -210,7 +213,9 @@ class ZnodeClient:
         """Have the znode hold ``data`` (None: not be there) where it holds ``old``, and tell of it, both or neither.
 
         False where it holds something else by now. The znodes above a new one, and above what tells of it, are made.
+        Raises ApiError(INVALID_REQUEST) for more data than a znode may have.
         """
+        _check_size(path, old, data)
         transaction = self.kazoo.transaction()
         if old is None and data is not None:
             self.ensure(each.rpartition("/")[0] for each in (path, told.path))
@@ -302,3 +307,12 @@ class _Watch(NamedTuple):
 
 def watching(on_change: OnChange | None) -> _Watch | None:
     return None if on_change is None else _Watch(on_change)
+
+
+def _check_size(path: str, old: Stored | None, data: bytes | None) -> None:
+    """Raises ApiError unless ZooKeeper takes it; what is too large already may become smaller."""
+    if data is not None and len(data) > max(MOST_BYTES, 0 if old is None else len(old.data) - 1):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{path} would have {len(data)} bytes, and a znode has {MOST_BYTES} at most: set less of it",
+        )
