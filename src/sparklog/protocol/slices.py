@@ -5,17 +5,15 @@ and give the message, or its bytes, at the end. What they give is what ``decode_
 
 Invariants: between two steps lies the work of one element, or of ``_RUN`` numbers or texts, or of ``_FAR`` bytes of
 texts; a request names at most ``MOST_ELEMENTS`` elements in all of its arrays (a controller's more), and is refused
-before more than that are made. One that has no blob of bytes has at most ``MOST_BYTES``, for texts are copied,
-compared and told again in one go.
+before more than that are made. One that has no large blob by right has at most ``MOST_BYTES``, for texts are
+copied, compared and told again in one go.
 Whether a message is large is told without looking at its elements: a request by its bytes, an answer by the lengths of
 its arrays.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
 from kafka.protocol.data_container import DataContainer
@@ -50,10 +48,11 @@ MOST_ELEMENTS = 20_000
 MOST_OF_CONTROLLER = 100_000
 """Of one request of a controller, which tells of a whole cluster."""
 MOST_BYTES = 8 << 20
-"""Of one request that has no blob: more than ``MOST_ELEMENTS`` names of topics take."""
+"""Of one request without a large blob by right: more than ``MOST_ELEMENTS`` names of topics take."""
 SLICE = 50
 """So many partitions of a Produce or a Fetch are one step, in which each costs some µs."""
 _OF_CONTROLLER = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
+_OF_ANY_SIZE = _OF_CONTROLLER | {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.ERASE_RECORDS, ApiKey.COMMIT_COMPACTION}
 _RUN = 500
 _FAR = 256 << 10
 _WINDOW = 2 << 10
@@ -132,25 +131,11 @@ def _too_many(api: ApiKey, most: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"a {api.name} request names more than {most} elements; ask for fewer at a time")
 
 
-@cache
-def _most_bytes(api: ApiKey) -> float:
-    """Of a request, as far as it is not for its sender to say how large its blobs are."""
-    is_free = api in _OF_CONTROLLER or _has_blob(SCHEMAS[api].request._struct)
-    return math.inf if is_free else MOST_BYTES
-
-
-def _has_blob(schema: Any) -> bool:
-    return any(
-        _has_blob(field.array_of) if field.is_struct_array() else field.type_str in ("bytes", "records")
-        for field in schema.fields.values()
-    )
-
-
 def decoding(api: ApiKey, version: int, body: memoryview) -> Steps[Message]:
     """``decode_request`` in steps. Raises RemoteProtocolError also where the request is too large, or names too many
     elements.
     """
-    if len(body) > _most_bytes(api):
+    if len(body) > MOST_BYTES and api not in _OF_ANY_SIZE:
         raise RemoteProtocolError(
             f"{api.name} requests have at most {MOST_BYTES >> 20} MB, and this one has {len(body) >> 20}; "
             "ask for less at a time"
