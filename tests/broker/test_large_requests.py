@@ -22,7 +22,7 @@ from sparklog.broker.apis import (
     update_metadata,
     write_txn_markers,
 )
-from sparklog.broker.apis.join_group import MOST_PROTOCOLS
+from sparklog.broker.apis.join_group import MOST_METADATA, MOST_PROTOCOLS
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.holdings import SLICE
@@ -291,6 +291,20 @@ def test_a_member_of_too_many_protocols_is_refused(broker):
         _, answer = serve(broker, join_group, 9, message)
         assert (answer.error_code, answer.member_id, answer.generation_id) == (code, "m", -1)
     assert asked == [MOST_PROTOCOLS]
+
+
+@pytest.mark.parametrize(("more", "code"), [(0, ErrorCode.NONE), (1, ErrorCode.INVALID_REQUEST)])
+def test_a_member_of_too_much_metadata_is_refused(broker, more, code):
+    """Ninety megabytes were kept of each group that a client made up, for half an hour."""
+
+    async def join(_group, _request):
+        return JoinAnswer(ErrorCode.NONE, "m")
+
+    broker.groups = SimpleNamespace(members=SimpleNamespace(join=join))
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol
+    protocols = [protocol(name=str(size), metadata=bytes(size)) for size in (MOST_METADATA - 10, 10 + more)]
+    message = JoinGroupRequest(group_id="g", member_id="m", protocols=protocols)
+    assert serve(broker, join_group, 9, message)[1].error_code == code
 
 
 def fetches(names, topics):

@@ -1,7 +1,9 @@
 """JoinGroup: a member enters a group, or its next generation.
 
 A member that names more than ``MOST_PROTOCOLS`` protocols is refused: each rebalance looks at those of every member.
-(Kafka has no such bound; consumers name one for each assignor that they are configured with.)
+(Kafka has no such bound; consumers name one for each assignor that they are configured with.) So is one whose
+metadata, that of all protocols together, is more than ``MOST_METADATA``: it is in memory until its session ends, which
+may be half an hour after its connection, and no record of ``__consumer_offsets`` could hold the group.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from sparklog.security.access import Operation, Resource, ResourceType
 API = ApiKey.JOIN_GROUP
 VERSIONS = range(0, 10)
 MOST_PROTOCOLS = 100
+MOST_METADATA = 4 << 20
+"""Bytes."""
 
 _FIRST_VERSION_OF_REQUIRED_MEMBER_ID = 4
 _FIRST_VERSION_OF_NULL_PROTOCOL = 7
@@ -29,7 +33,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[JoinGroupRequest]) -
     refused = refusal(broker, request, Operation.READ, Resource(ResourceType.GROUP, message.group_id))
     if refused is not ErrorCode.NONE:
         answer = JoinAnswer(refused, "")
-    elif len(message.protocols) > MOST_PROTOCOLS:
+    elif len(message.protocols) > MOST_PROTOCOLS or _metadata_size(message) > MOST_METADATA:
         answer = JoinAnswer(ErrorCode.INVALID_REQUEST, message.member_id)
     else:
         answer = await broker.groups.members.join(message.group_id, _join_request(request))
@@ -49,6 +53,10 @@ async def handle(broker: BrokerContext, request: ApiRequest[JoinGroupRequest]) -
             for each in answer.members
         ],
     )
+
+
+def _metadata_size(message: JoinGroupRequest) -> int:
+    return sum(len(each.metadata) for each in message.protocols)
 
 
 def _join_request(request: ApiRequest[JoinGroupRequest]) -> JoinRequest:
