@@ -1,5 +1,7 @@
 """What is refused whatever it asks for, and what every answer bears."""
 
+import socket
+
 import pytest
 from web.serving import Served
 
@@ -23,11 +25,27 @@ def test_every_answer_forbids_what_a_browser_might_do_with_it(browser):
         assert "Access-Control-Allow-Origin" not in headers
 
 
+@pytest.mark.parametrize("sent", ["<h1>", "GET / HTTP/9.9", "GET /\0 HTTP/1.1", "GET / HTTP/1.1\r\nContent-Length: x"])
+def test_the_answer_to_what_is_no_request_bears_the_same(browser, sent):
+    host, port = browser.host.split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as peer:
+        peer.sendall(f"{sent}\r\n\r\n".encode())
+        with peer.makefile("rb") as answer:
+            head = answer.read().decode()
+    assert head.startswith("HTTP/1.")
+    assert " 400 " in head.splitlines()[0]
+    assert "\r\nContent-Security-Policy: default-src 'none'" in head
+    assert "\r\nX-Content-Type-Options: nosniff" in head
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "https://{host}"}, 403),
+        ({"Origin": "{host}"}, 403),
+        ({"Origin": "http://{host}/"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
@@ -35,6 +53,7 @@ def test_every_answer_forbids_what_a_browser_might_do_with_it(browser):
     ],
 )
 def test_a_request_that_another_page_could_send_is_refused(browser, headers, status):
+    headers = {name: value.format(host=browser.host) for name, value in headers.items()}
     assert browser.post("/api/logout", **headers).status == status
 
 
@@ -67,6 +86,7 @@ def test_a_proxys_name_is_ours_where_it_was_told(bootstrap):
         browser = served.browser()
         assert browser.get("/api/session", Host="log.example").status == 200
         assert browser.post("/api/logout", Host="log.example", Origin="https://log.example").status == 200
+        assert browser.post("/api/logout", Host="log.example", Origin="http://log.example").status == 403
 
 
 def test_what_is_no_origin_is_refused(browser):

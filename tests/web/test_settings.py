@@ -45,6 +45,14 @@ def test_a_server_knows_its_own_names():
     assert elsewhere.names(8080) == {"10.1.2.3:8080", "log.example:8080"}
 
 
+def test_a_server_knows_its_own_origins(tmp_path):
+    proxied = WebSettings.of(PLAIN, host="10.1.2.3", origin="https://Log.example/")
+    assert proxied.origins(80) == {"http://10.1.2.3", "http://10.1.2.3:80", "https://log.example"}
+    secured = WebSettings.of(PLAIN, host="10.1.2.3", certificate=tmp_path / "web.pem")
+    assert secured.origins(443) == {"https://10.1.2.3", "https://10.1.2.3:443"}
+    assert secured.origins(80) == {"https://10.1.2.3:80"}
+
+
 def test_a_file_without_a_certificate_is_named(tmp_path):
     file = tmp_path / "web.pem"
     file.write_text("nothing")

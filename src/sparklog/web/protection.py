@@ -5,9 +5,8 @@ from __future__ import annotations
 import hmac
 import logging
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -59,18 +58,29 @@ def refusal(status: int, code: str, text: str, headers: dict[str, str] | None = 
     return web.json_response({"error": {"code": code, "message": text}}, status=status, headers=headers)
 
 
-def guarded(names: Callable[[], frozenset[str]]) -> Any:
-    """The middleware that lets pass what may be answered; ``names`` are the server's own."""
+def guarded(origins: frozenset[str]) -> Any:
+    """The middleware that lets pass what may be answered; ``origins`` are the server's own."""
+    names = {each.partition("://")[2] for each in origins}
 
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        own = names()
-        for check in (_misdirected, _foreign):
+        for check, own in ((_misdirected, names), (_foreign, origins)):
             refused = check(request, own)
             if refused is not None:  # an answer may count as false
                 return refused
         return await _answered(request, handler)
 
     return web.middleware(guard)
+
+
+class GuardedConnection(web.RequestHandler):  # type: ignore[misc]
+    """aiohttp's connection, whose own answers, to what is no request, bear the headers of all."""
+
+    __slots__ = ()
+
+    def handle_error(self, *args: Any, **more: Any) -> web.StreamResponse:
+        answer = super().handle_error(*args, **more)
+        answer.headers.update(HEADERS)
+        return answer
 
 
 async def add_headers(_: web.Request, answer: web.StreamResponse) -> None:
@@ -85,32 +95,24 @@ def check_token(request: web.Request, token: str) -> None:
         raise web.HTTPForbidden(text="the page is of another session: load it again")
 
 
-def _misdirected(request: web.Request, own: frozenset[str]) -> web.StreamResponse | None:
+def _misdirected(request: web.Request, own: Collection[str]) -> web.StreamResponse | None:
     """A name that is not ours may have been pointed at us by a foreign page."""
     if request.headers.get("Host", "").lower() in own:
         return None
     return refusal(421, "WRONG_HOST", "this server has another name; start it with --origin to give it this one")
 
 
-def _foreign(request: web.Request, own: frozenset[str]) -> web.StreamResponse | None:
+def _foreign(request: web.Request, own: Collection[str]) -> web.StreamResponse | None:
     """The API is for our own page alone, and what may change something must be what no form can send."""
     if not request.path.startswith("/api/"):
         return None
     origin = request.headers.get("Origin")
-    is_ours = origin is None or _host_of(origin) in own
+    is_ours = origin is None or origin.lower() in own
     if not is_ours or request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return refusal(403, "FOREIGN_ORIGIN", "another page may not ask for this")
     if request.method not in _READING and request.content_type != "application/json":
         return refusal(415, "NOT_JSON", "a change is asked for in JSON")
     return None
-
-
-def _host_of(origin: str) -> str:
-    """In small letters; empty for what is no origin."""
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:

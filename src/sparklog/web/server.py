@@ -17,7 +17,7 @@ from sparklog.structs import Endpoint
 from sparklog.web.apis import changes, cluster, disks, groups, jobs, records, rights, session, topics, transactions
 from sparklog.web.context import CONTEXT, WebContext
 from sparklog.web.decoding import Decoder, Decoding
-from sparklog.web.protection import Handler, WithoutWords, add_headers, guarded
+from sparklog.web.protection import GuardedConnection, Handler, WithoutWords, add_headers, guarded
 from sparklog.web.settings import WebSettings
 from sparklog.web.throttle import LoginThrottle
 from sparklog.web.visitors import Visitors
@@ -66,13 +66,16 @@ class WebServer:
         sock = self._socket or http_socket(self._settings.host, self._settings.port, f"--port {self._settings.port}")
         self.address = Endpoint(self._settings.host, sock.getsockname()[1])
         app = self._application()
-        self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, handler_cancellation=True, logger=_http_log()
-        )
+        self._runner = web.AppRunner(app, handle_signals=False, handler_cancellation=True)
         await self._runner.setup()
-        assert self._runner.server is not None
-        self._listening = await HttpConnections(self._runner.server, _CONNECTIONS, _OF_ADDRESS).listen(sock, tls)
+        self._listening = await HttpConnections(self._connection, _CONNECTIONS, _OF_ADDRESS).listen(sock, tls)
         self._visitors.start()
+
+    def _connection(self) -> GuardedConnection:
+        assert self._runner is not None
+        assert self._runner.server is not None
+        loop = asyncio.get_running_loop()
+        return GuardedConnection(self._runner.server, loop=loop, access_log=None, logger=_http_log())
 
     async def close(self) -> None:
         """Answer no more, and end all sessions."""
@@ -83,8 +86,8 @@ class WebServer:
             await self._runner.cleanup()
 
     def _application(self) -> web.Application:
-        names = self._settings.names(self.address.port)
-        app = web.Application(middlewares=[guarded(lambda: names)], client_max_size=_BODY)
+        origins = self._settings.origins(self.address.port)
+        app = web.Application(middlewares=[guarded(origins)], client_max_size=_BODY)
         throttle = LoginThrottle(self._clock)
         app[CONTEXT] = WebContext(
             self._settings, self._clock, self._visitors, throttle, self.address.port, self._decoding

@@ -20,7 +20,7 @@ CLIENT_ID: Final = "sparklog-web"
 _MECHANISM: Final = "sasl.mechanism"
 _LOGINS: Final = (JAAS, "sasl.username", "sasl.password")
 _LOCALHOST: Final = "localhost"
-_ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<host>[^/?#@\s]+)/?")
+_ORIGIN: Final = re.compile(r"https?://[^/?#@\s]+/?")
 _PATIENCE_MS: Final = "10000"
 _SETUP_MS: Final = "3000"
 
@@ -81,15 +81,17 @@ class WebSettings:
 
     def names(self, port: int) -> frozenset[str]:
         """What ``Host`` may say to a server on this port: its own names alone, in small letters."""
+        return frozenset(origin.partition("://")[2] for origin in self.origins(port))
+
+    def origins(self, port: int) -> frozenset[str]:
+        """What ``Origin`` may say to a server on this port: its own pages alone, in small letters."""
         own = {self.host, _LOCALHOST, "127.0.0.1", "::1"} if _is_loopback(self.host) else {self.host}
         if _is_any(self.host):
             own = {_LOCALHOST, "127.0.0.1", "::1"}
-        scheme_port = 443 if self.certificate is not None else 80
-        found = {f"{each}:{port}" for each in map(_bracketed, own)}
-        if port == scheme_port:
-            found |= set(map(_bracketed, own))
-        match = _ORIGIN.fullmatch(self.origin)
-        return frozenset({each.lower() for each in found} | ({match["host"].lower()} if match else set()))
+        scheme, scheme_port = ("https", 443) if self.certificate is not None else ("http", 80)
+        ports = (f":{port}", "") if port == scheme_port else (f":{port}",)
+        found = {f"{scheme}://{each}{told}".lower() for each in map(_bracketed, own) for told in ports}
+        return frozenset(found | ({self.origin.rstrip("/").lower()} if self.origin else set()))
 
     def url(self, port: int) -> str:
         """Where a browser finds a server on this port."""
