@@ -113,7 +113,8 @@ def test_a_registration_is_kafkas_json():
         b'{"subscription":{"(":1},"pattern":"black_list"}',
         b'{"subscription":{"t":1},"pattern":"static","layout":"third"}',
         b'{"subscription":{"t":10001},"pattern":"static"}',
-        b'{"subscription":{"a{1,99999999999999999999}":1},"pattern":"white_list"}',
+        b'{"subscription":{"a{1001}":1},"pattern":"white_list"}',
+        b'{"subscription":{"(?=a)a":1},"pattern":"white_list"}',
     ],
 )
 def test_a_registration_that_is_none_is_malformed(data):
@@ -131,7 +132,14 @@ def test_filters_choose_whole_names_and_leave_internal_topics_out():
     assert black.topics(topics, exclude_internal=False) == ("__consumer_offsets", "views")
 
 
-@pytest.mark.parametrize("expression", ["", "''", "("])
+def test_a_members_expression_cannot_hold_the_others_for_ever():
+    data = b'{"subscription":{"(a|a)*(a|a)*(a|a)*b":1},"pattern":"white_list"}'
+    member = group.decode_member("/consumers/g/ids/c", data)
+    assert group.owners_of([member], "a" * 249) == []
+    assert group.owners_of([member], "a" * 248 + "b") == ["c-0"]
+
+
+@pytest.mark.parametrize("expression", ["", "''", "(", "a)|(b", "(?!a).*"])
 def test_a_filter_that_is_none_is_refused(expression):
     with pytest.raises(ConfigError):
         group.filter_subscription(Pattern.WHITE_LIST, expression, 1)

@@ -13,8 +13,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
+from sparklog import regular_expression
 from sparklog.errors import ConfigError, MalformedZnode
 from sparklog.structs import INTERNAL_TOPICS
 from sparklog.zk.znodes import CONSUMERS
@@ -60,7 +62,7 @@ class Subscription(NamedTuple):
         ((expression, count),) = self.streams.items()
         if exclude_internal and topic in INTERNAL_TOPICS:
             return 0
-        matches = re.fullmatch(expression, topic) is not None
+        matches = _matches(expression, topic)
         return count if matches == (self.pattern is Pattern.WHITE_LIST) else 0
 
     def topics(self, existing: Iterable[str], exclude_internal: bool = True) -> tuple[str, ...]:
@@ -82,17 +84,24 @@ def static_subscription(streams: Mapping[str, int]) -> Subscription:
 def filter_subscription(pattern: Pattern, expression: str, streams: int) -> Subscription:
     """One expression, read as Kafka reads it: a comma is an or, blanks and quotes around it count for nothing.
 
-    Raises ConfigError for one that is empty or does not compile.
+    Every member computes the shares of all, so each follows the expressions of the others, in RE2's syntax. Raises
+    ConfigError for one that is empty, or that is none there.
     """
     _check_streams(streams)
     plain = expression.strip().replace(",", "|").replace(" ", "").strip(_QUOTES)
     try:
-        re.compile(plain)
-    except re.error as error:
+        _matches(plain, "")
+    except ValueError as error:
         raise ConfigError(f"{expression!r} is not a regular expression of topics: {error}") from error
     if not plain:
         raise ConfigError("a filter of topics is a regular expression, such as 'clicks.*', and this one is empty")
     return Subscription(pattern, {plain: streams})
+
+
+@lru_cache(maxsize=10_000)
+def _matches(expression: str, topic: str) -> bool:
+    """Raises ValueError for what is no expression."""
+    return bool(regular_expression.matching(expression, [topic]))
 
 
 def _check_streams(count: int) -> None:
@@ -165,8 +174,8 @@ def decode_member(path: str, data: bytes) -> Member:
         if pattern is not Pattern.STATIC and len(streams) != 1:
             raise ValueError(f"{len(streams)} expressions")
         if pattern is not Pattern.STATIC:
-            re.compile(next(iter(streams)))
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, re.error) as error:
+            _matches(next(iter(streams)), "")
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise MalformedZnode(f"znode {path} does not hold what a consumer writes: {error!r}") from error
     return Member(path.rpartition("/")[2], Subscription(pattern, streams), layout)
 

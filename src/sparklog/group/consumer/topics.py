@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from sparklog import regular_expression
 from sparklog.errors import ApiError, ErrorCode
 
 
@@ -38,20 +39,12 @@ class Topics(Protocol):
 
 
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that ``regex`` matches from end to end.
+    """The names that ``regex`` matches from end to end, in RE2's syntax, as in Kafka.
 
-    The syntax is RE2's, as in Kafka, and so is the promise that a stranger's expression needs: the time is linear in
-    the text. To understand an expression may take up to a second, whatever it is used for: not on the broker's loop.
-    Raises ApiError (INVALID_REGULAR_EXPRESSION).
+    To understand an expression may take up to a second: not on the broker's loop. Raises ApiError
+    (INVALID_REGULAR_EXPRESSION).
     """
-    import pyarrow  # a second of the broker's start that only a group with an expression needs
-    import pyarrow.compute
-
-    texts = [*names]
     try:
-        # On its own first: "a)|(b" is no expression, but would be one between parentheses.
-        pyarrow.compute.match_substring_regex(pyarrow.array([""]), regex)
-        hits = pyarrow.compute.match_substring_regex(pyarrow.array(texts, pyarrow.string()), rf"\A(?:{regex})\z")
-    except pyarrow.ArrowInvalid as error:
-        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{regex!r}: {error}") from error
-    return frozenset(text for text, hit in zip(texts, hits.to_pylist(), strict=True) if hit)
+        return regular_expression.matching(regex, names)
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
