@@ -1,6 +1,8 @@
 """What a registry is asked, how often, and what becomes of its refusals."""
 
+import contextlib
 import http.server
+import socket
 import threading
 
 import pytest
@@ -157,6 +159,36 @@ def test_what_is_no_registry_is_found_out(status, body, complaint):
             registry.schema(1)
         thread.join()
     assert not isinstance(caught.value, RegistryUnavailable | SchemaNotFound)
+
+
+@pytest.mark.parametrize(
+    "begin", ["", "HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", "HTTP/1.1 200 OK\r\nX-Long: "]
+)
+def test_an_answer_that_comes_byte_by_byte_for_ever_is_given_up(begin):
+    """Each byte comes a second after the one before, by the clock that the client reads."""
+    clock, waits = ManualClock(), threading.Event()
+
+    def answer(listening):
+        peer = listening.accept()[0]
+        with peer, contextlib.suppress(OSError):
+            peer.recv(65_536)
+            peer.sendall(begin.encode())
+            while not waits.is_set():
+                peer.sendall(b"1")
+                clock.advance(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer, args=(listening,))
+        thread.start()
+        registry = SchemaRegistry(
+            schema_registry_url=f"http://127.0.0.1:{listening.getsockname()[1]}",
+            schema_registry_max_retries=0,
+            clock=clock,
+        )
+        with pytest.raises(RegistryUnavailable, match=r"in time \(schema\.registry\.request\.timeout\.ms\)"):
+            registry.schema(1)
+        waits.set()
+        thread.join()
 
 
 def test_a_registry_needs_an_address():

@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from sparklog.errors import SerializationError
+from sparklog.registry.avro_bounds import refuse_unbounded
 from sparklog.registry.extras import needed
 from sparklog.registry.registry import SchemaRegistry
 from sparklog.registry.schema import AVRO, Reference, Schema
@@ -97,7 +98,10 @@ def avro_reader(writer: Any, reader: Any = None) -> Callable[[bytes], Any]:
     It raises SerializationError for bytes that are not exactly one value of ``writer``. A value of a schema that refers
     to itself has as many levels as its bytes say, and fastavro's compiled reader ends the process where they are too
     many for its stack: those are read by the one in Python, which raises RecursionError.
+
+    Raises SerializationError for a schema of which a few bytes could make any number of parts.
     """
+    refuse_unbounded(writer)
     module = needed("fastavro._read_py" if refers_to_itself(writer) else "fastavro")
 
     def read(data: bytes) -> Any:

@@ -17,6 +17,8 @@ from sparklog.registry.schema import AVRO, JSON, Schema
 from sparklog.registry.wire import schema_id_of
 
 _Decode = Callable[[bytes], str]
+_MOST_ZEROS = 100
+"""Of a decimal that is written out: a scale may be of a thousand million digits, and its number of one."""
 
 
 class ValueDecoder:
@@ -74,7 +76,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return format(value, "f")
+        is_short = value.is_finite() and abs(value.adjusted()) < _MOST_ZEROS
+        return format(value, "f") if is_short else str(value)
     return str(value)
 
 

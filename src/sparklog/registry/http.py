@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from io import BufferedReader, RawIOBase
 from typing import Any
 
 from sparklog.clock import Clock
@@ -54,6 +57,10 @@ class HttpRegistry:
 
     def _ask(self, address: Address, method: str, path: str, body: Any) -> Any:
         connection = self._connection(address)
+        until_s = self._clock.monotonic() + self._settings.timeout_ms / 1000
+        connection.response_class = partial(  # type: ignore[assignment]
+            _TimedResponse, left_s=lambda: until_s - self._clock.monotonic()
+        )
         try:
             connection.request(
                 method, address.path + path, None if body is None else json.dumps(body), self._headers(address)
@@ -78,9 +85,38 @@ class HttpRegistry:
         return found if authorization is None else {**found, "Authorization": authorization}
 
 
+class _TimedResponse(HTTPResponse):
+    """An answer that must be whole in time, however often a byte of it comes."""
+
+    def __init__(self, sock: socket.socket, *args: Any, left_s: Callable[[], float], **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        self.fp = BufferedReader(_TimedReads(sock, self.fp.detach(), left_s))
+
+
+class _TimedReads(RawIOBase):
+    """``raw``, a file of ``sock``, as long as there are seconds left."""
+
+    def __init__(self, sock: socket.socket, raw: RawIOBase, left_s: Callable[[], float]) -> None:
+        self._sock, self._raw, self._left_s = sock, raw, left_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        left_s = self._left_s()
+        if left_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "it keeps silent (schema.registry.request.timeout.ms)"
+        return "no whole answer came in time (schema.registry.request.timeout.ms)"
     if isinstance(error, socket.gaierror):
         return "its host is not known"
     return str(error) or type(error).__name__

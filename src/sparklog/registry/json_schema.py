@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparklog.errors import SerializationError
+from sparklog.registry.bounded_checks import BoundedChecks, formats, refuse_unbounded
 from sparklog.registry.extras import needed
 from sparklog.registry.registry import SchemaRegistry
 from sparklog.registry.schema import JSON, Reference, Schema
@@ -114,19 +115,23 @@ def checker(registry: SchemaRegistry, schema: Schema) -> _Check:
     unresolvable = needed("referencing.exceptions").Unresolvable
     if not isinstance(plain, dict | bool):
         raise SerializationError("the JSON Schema is neither an object nor true or false")
+    others = {name: _plain(each) for name, each in registry.referenced(schema).items()}
+    refuse_unbounded([plain, *others.values()])
     try:
         made = validators.validator_for(plain)
-        made.check_schema(plain)
+        made.check_schema(plain, format_checker=formats())
     except errors.SchemaError as error:
-        raise SerializationError(f"the JSON Schema cannot be read: {error.message}") from None
+        raise SerializationError(f"the JSON Schema cannot be read: {error.message}{_reason(error)}") from None
     except (TypeError, RecursionError) as error:
         raise SerializationError(f"the JSON Schema cannot be read: {error}") from None
-    validator = made(plain, registry=_resources(registry, schema))
+    checks = BoundedChecks()
+    validator = checks.validator(made)(plain, registry=_resources(others))
 
     def check(value: Any) -> None:
+        checks.begin()
         try:
             error = errors.best_match(validator.iter_errors(value))
-        except (unresolvable, RecursionError) as failure:
+        except (unresolvable, ValueError, RecursionError) as failure:
             raise SerializationError(f"a value cannot be checked by its JSON Schema: {failure}") from None
         if error is not None:
             raise SerializationError(f"a value is not of the JSON Schema: {error.json_path}: {error.message}")
@@ -134,12 +139,16 @@ def checker(registry: SchemaRegistry, schema: Schema) -> _Check:
     return check
 
 
-def _resources(registry: SchemaRegistry, schema: Schema) -> Any:
+def _reason(error: Any) -> str:
+    """Why a pattern is none."""
+    return f" ({error.cause})" if error.cause else ""
+
+
+def _resources(others: Mapping[str, Any]) -> Any:
     """The schemas that one refers to, by the names that it calls them. No other is fetched from anywhere."""
     referencing, draft = needed("referencing"), needed("referencing.jsonschema").DRAFT202012
     return referencing.Registry().with_resources(
-        (name, referencing.Resource.from_contents(_plain(each), default_specification=draft))
-        for name, each in registry.referenced(schema).items()
+        (name, referencing.Resource.from_contents(each, default_specification=draft)) for name, each in others.items()
     )
 
 

@@ -63,7 +63,11 @@ class RegistrySettings:
     )
     token: str = setting(f"{PREFIX}bearer.auth.token", ConfigType.PASSWORD, "", "A token that is sent as it is.")
     timeout_ms: int = setting(
-        f"{PREFIX}request.timeout.ms", ConfigType.INT, 10_000, "For how long a server may keep silent.", at_least(1)
+        f"{PREFIX}request.timeout.ms",
+        ConfigType.INT,
+        10_000,
+        "For how long a server may keep silent, and by when its answer must be whole.",
+        at_least(1),
     )
     max_retries: int = setting(
         f"{PREFIX}max.retries", ConfigType.INT, 3, "How often all servers are tried once more.", at_least(0)

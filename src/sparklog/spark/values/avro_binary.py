@@ -21,7 +21,7 @@ Raises Unreadable, and IndexError if the bytes end too early.
 
 INTS = range(-(1 << 31), 1 << 31)
 LONGS = range(-(1 << 63), 1 << 63)
-_MOST_EMPTY = 1 << 20
+_MOST_EMPTY = 1 << 10
 """How many elements a block may have beyond the bytes that are left: only empty records and nulls take none."""
 
 
