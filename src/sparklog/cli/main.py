@@ -15,6 +15,7 @@ import click
 
 from sparklog import __version__, not_compiled
 from sparklog.cli.guesses import GuessingGroup
+from sparklog.cli.start import INTERRUPTED
 from sparklog.errors import SparklogError
 
 _log = logging.getLogger(__name__)
@@ -74,9 +75,8 @@ _ROOM_OF = {name: room for room, commands in ROOMS.items() for name in commands}
 
 _FORM = f"not compiled: {not_compiled}" if not_compiled else "compiled"
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""What a shell reports of a program that SIGINT or SIGPIPE ended."""
+"""What a shell reports of a program that SIGPIPE ended."""
 
 
 class LazyGroup(GuessingGroup):
