@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from sparklog.errors import ConfigError
+from sparklog.errors import ConfigError, StorageError
 from sparklog.storage.local import LocalDirectory
 from sparklog.storage.place import open_place
 
@@ -20,6 +20,19 @@ def test_a_file_uri_may_have_escapes(tmp_path):
     open_place(f"file://{tmp_path}/a%20b").write("x", b"1")
     open_place(f"file:{tmp_path}/c").write("x", b"1")
     assert sorted(os.listdir(tmp_path)) == ["a b", "c"]
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/x", "a/..", "..", "a\0b"])
+@pytest.mark.parametrize("kind", ["local", "hdfs"])
+def test_no_path_leads_out_of_a_place(tmp_path, kind, path):
+    (tmp_path / "x").write_bytes(b"1")
+    place = open_place(str(tmp_path / "place") if kind == "local" else "webhdfs://127.0.0.1:1/place")
+    for use in (place.list, place.read, place.create, place.remove, lambda it: place.write(it, b"2")):
+        with pytest.raises(StorageError, match="leads out of the place"):
+            use(path)
+    with pytest.raises(StorageError, match="leads out of the place"):
+        place.publish(path, b"2")
+    assert (tmp_path / "x").read_bytes() == b"1"
 
 
 @pytest.mark.parametrize(

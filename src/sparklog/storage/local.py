@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from sparklog.log.files import make_directory, sync_directory
-from sparklog.storage.place import PART_SUFFIX, Listed, NewFile, Place, part_of
+from sparklog.storage.place import PART_SUFFIX, Listed, NewFile, Place, checked, part_of
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
@@ -21,9 +21,12 @@ class LocalDirectory(Place):
         super().__init__(root)
         self._root = Path(root)
 
+    def _at(self, path: str) -> Path:
+        return self._root / checked(path)
+
     def list(self, directory: str) -> Listed:
         try:
-            with os.scandir(self._root / directory) as found:
+            with os.scandir(self._at(directory)) as found:
                 entries = [each for each in found if not each.name.endswith(PART_SUFFIX)]
                 files = {each.name: each.stat().st_size for each in entries if each.is_file()}
                 return Listed(files, tuple(sorted(each.name for each in entries if each.is_dir())))
@@ -31,20 +34,20 @@ class LocalDirectory(Place):
             return Listed({}, ())
 
     def open(self, path: str) -> IO[bytes]:
-        return (self._root / path).open("rb")
+        return self._at(path).open("rb")
 
     def create(self, path: str) -> NewFile:
-        target = self._root / path
+        target = self._at(path)
         make_directory(target.parent)
-        return _NewLocalFile(self._root / part_of(path), target)
+        return _NewLocalFile(self._at(part_of(path)), target)
 
     def remove(self, path: str) -> None:
-        (self._root / path).unlink(missing_ok=True)
+        self._at(path).unlink(missing_ok=True)
 
     def _put(self, part: str, path: str) -> bool:
-        target = self._root / path
+        target = self._at(path)
         try:
-            os.link(self._root / part, target)
+            os.link(self._at(part), target)
         except FileExistsError:
             return False
         except OSError as error:

@@ -1,6 +1,7 @@
 """A place for files that are written once, and the one way to open it: by its URI.
 
-The contract, which every kind of place keeps. Paths are relative to the place, with ``/``.
+The contract, which every kind of place keeps. Paths are relative to the place, with ``/``. What a path is made of may
+be a stranger's (a file of a manifest, a cluster's id): one that leads out of the place raises StorageError.
 
 - A file has its name only when it is whole and as durable as the place can make it (``NewFile.finish``). Directories
   are made as they are needed. Files whose names end in ``PART_SUFFIX`` are unfinished, and are not listed.
@@ -19,7 +20,7 @@ from typing import IO, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from sparklog.errors import ConfigError
+from sparklog.errors import ConfigError, StorageError
 
 PART_SUFFIX = ".part"
 _WEB = ("webhdfs", "swebhdfs", "hdfs")
@@ -108,9 +109,16 @@ class Place(ABC):
             return False
 
 
+def checked(path: str) -> str:
+    """The path. Raises StorageError for one that leads out of its place."""
+    if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        raise StorageError(f"{path!r} leads out of the place in which all files must be: nothing was read or written")
+    return path
+
+
 def part_of(path: str) -> str:
-    """A name beside ``path`` that nobody has used."""
-    directory, slash, name = path.rpartition("/")
+    """A name beside ``path`` that nobody has used. Raises StorageError as ``checked`` does."""
+    directory, slash, name = checked(path).rpartition("/")
     return f"{directory}{slash}.{name}.{uuid4().hex}{PART_SUFFIX}"
 
 

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from xml.etree import ElementTree
 
 from sparklog.errors import ConfigError
-from sparklog.storage.place import PART_SUFFIX, Listed, NewFile, Place, part_of
+from sparklog.storage.place import PART_SUFFIX, Listed, NewFile, Place, checked, part_of
 
 _NAMENODE_PORT = 9870
 """The usual one, of ``dfs.namenode.http-address``."""
@@ -83,7 +83,7 @@ class WebHdfs(Place):
 
     def rename(self, old: str, new: str) -> bool:
         """Give a file a name that is free; whether it was, and the file there."""
-        return bool(self._ask("PUT", old, "RENAME", destination=f"{self._root}/{new}")["boolean"])
+        return bool(self._ask("PUT", old, "RENAME", destination=f"{self._root}/{checked(new)}")["boolean"])
 
     def _put(self, part: str, path: str) -> bool:
         return self.rename(part, path)
@@ -94,7 +94,7 @@ class WebHdfs(Place):
         return json.loads(_take(connection, response, path) or b"null")
 
     def _url(self, path: str, operation: str, **parameters: str) -> str:
-        where = quote(f"/webhdfs/v1{self._root}/{path}".rstrip("/"))
+        where = quote(f"/webhdfs/v1{self._root}/{checked(path)}".rstrip("/"))
         asked = urlencode({"op": operation, "user.name": self._user, **parameters})
         return f"{self._scheme}://{self._namenode}{where}?{asked}"
 
