@@ -7,7 +7,6 @@ last good one in force, and the log says so.
 
 from __future__ import annotations
 
-import errno
 import logging
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.listeners import Listener
 from sparklog.errors import ConfigError
+from sparklog.net.listen_failure import remedy
 from sparklog.net.server import Entrance, SocketServer
 from sparklog.security.caller import Caller, Gate
 from sparklog.security.connecting import PLAIN, ConnectionSecurity
@@ -169,16 +169,7 @@ def _bind(server: SocketServer, listener: Listener, entrance: Entrance) -> Endpo
     try:
         return server.bind(host, port, entrance)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {_remedy(host, error)}") from error
-
-
-def _remedy(host: str, error: OSError) -> str:
-    """Why an address cannot be listened on, and what to do."""
-    if error.errno == errno.EADDRINUSE:
-        return f"{error.strerror}; stop what holds it, or choose another port"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is not an address of this machine; choose one that is, and advertise the other"
-    return f"{error.strerror}; choose another address or port"
+        raise ConfigError(f"cannot listen on {host}:{port}: {remedy(host, error)}") from error
 
 
 def _with_real_port(told: Listener, bound: Endpoint) -> Listener:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from sparklog.errors import ConfigError
+from sparklog.net.listen_failure import remedy
 
 HANDSHAKE_S: Final = 10.0
 """How long a connection's TLS may take, and then its first request's head."""
@@ -28,9 +29,7 @@ def http_socket(host: str, port: int, asked_by: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen for {asked_by} at {host}: {error.strerror or error}; stop what holds it, or choose another"
-        ) from error
+        raise ConfigError(f"cannot listen for {asked_by} at {host}: {remedy(host, error)}") from error
 
 
 class HttpConnections:
