@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from sparklog.cli.existing import require_topics
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
 
@@ -105,8 +106,10 @@ def job_arguments(ctx: click.Context, bootstrap: str) -> list[str]:
 
 
 @contextmanager
-def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
+def connected(bootstrap: str, topics: Collection[str] = (), **properties: str) -> Iterator[ClusterMetadata]:
     """A cluster to talk to, as the running command's ``--command-config`` has it.
+
+    ``topics`` are those that must exist: one that is missing for certain is refused at once.
 
     ``properties`` are Kafka's client settings with ``_`` for the dots; they count before those in the file.
 
@@ -125,6 +128,8 @@ def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
     with ClusterMetadata(ClientConfig.from_properties(settings)) as cluster:
         try:
             cluster.pool.give_back(cluster.any_broker())
+            if topics:
+                require_topics(cluster, topics)
             yield cluster
         except PeerSilent as error:
             raise ConnectionFailed(
@@ -138,9 +143,9 @@ def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
 
 
 @contextmanager
-def administered(bootstrap: str, **properties: str) -> Iterator[Admin]:
-    """A cluster to administer; ``properties`` and failures are as for ``connected``."""
-    with connected(bootstrap, **properties) as cluster, administering(cluster) as admin:
+def administered(bootstrap: str, topics: Collection[str] = (), **properties: str) -> Iterator[Admin]:
+    """A cluster to administer; the arguments and failures are as for ``connected``."""
+    with connected(bootstrap, topics, **properties) as cluster, administering(cluster) as admin:
         yield admin
 
 
@@ -150,7 +155,7 @@ def check_topics(settings: Mapping[str, str], names: Collection[str]) -> None:
     ``settings`` are the client's, by Kafka's names, ``bootstrap.servers`` among them. Fails as ``connected`` does.
     """
     properties = {name.replace(".", "_"): text for name, text in settings.items() if name != "bootstrap.servers"}
-    with connected(settings["bootstrap.servers"], **properties) as cluster, administering(cluster) as admin:
+    with administered(settings["bootstrap.servers"], names, **properties) as admin:
         admin.describe_topics(names)
 
 

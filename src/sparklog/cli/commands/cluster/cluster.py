@@ -118,7 +118,7 @@ def elect(
     """
     if partitions and len(topics) != 1:
         raise click.UsageError("--partition needs the one --topic that it is of")
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, topics) as admin:
         wanted = _named_partitions(admin, topics, partitions) if topics else None
         if not preferred:
             wanted = _leaderless(admin, wanted)

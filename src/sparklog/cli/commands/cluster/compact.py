@@ -122,7 +122,7 @@ def run(
     is_for_brokers = as_json or bool(partitions)
     if by == "spark" and is_for_brokers:
         raise click.UsageError("--by spark takes neither --partition nor --output json")
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, topics) as admin:
         wanted = _compacted(admin) if everything else _named(topics, partitions)
         is_for_spark = by == "spark" or (by == "auto" and not is_for_brokers and _is_worth_spark(admin, topics))
         outcomes = {} if is_for_spark else admin.compact(wanted)
@@ -168,7 +168,7 @@ def status(topics: tuple[str, ...], internal: bool, as_json: bool, bootstrap: st
       sparklog compact status users
       sparklog compact status --output json | jq '.replicas[] | select(.uncleanable != null)'
     """
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, topics) as admin:
         found = admin.describe_compaction(topics or None)
         hidden = set() if internal or topics or as_json else _internal(admin)
     if as_json:

@@ -34,6 +34,10 @@ class _Whose(NamedTuple):
             return f"topic {self.topic}"
         return "all brokers" if self.every_broker else f"broker {self.broker}"
 
+    @property
+    def topics(self) -> list[str]:
+        return [] if self.topic is None else [self.topic]
+
     def check(self) -> _Whose:
         """Raises UsageError unless it is exactly one."""
         if sum(each is not None for each in (self.topic, self.broker, self.loggers)) + self.every_broker != 1:
@@ -96,7 +100,7 @@ def describe(
       sparklog config describe --all-brokers
     """
     whose = _Whose(topic, broker, every_broker, loggers).check()
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, whose.topics) as admin:
         found = _settings(admin, whose)
     shown = [each for each in found if everything or each.source != DEFAULT.number]
     if as_json:
@@ -139,7 +143,7 @@ def alter(
     changes = parse_changes(settings, deleted)
     if not changes:
         raise click.UsageError("name what to change: --config or --delete-config")
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, whose.topics) as admin:
         if whose.topic is not None:
             admin.alter_topic_configs(whose.topic, changes)
         elif whose.loggers is not None:

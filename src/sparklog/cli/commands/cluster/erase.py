@@ -111,7 +111,7 @@ def _run(topic: str, options: _Options) -> None:
     path = options.report_path if options.only_searches else options.report_path or default_path(topic)
     if path is not None:
         check_free(path)
-    with administered(options.bootstrap) as admin:
+    with administered(options.bootstrap, [topic]) as admin:
         if is_internal_topic(admin.describe_topics([topic])[topic]):
             raise click.UsageError(f"{topic} is internal: nothing is erased from it")
         if not options.only_searches:

@@ -161,7 +161,7 @@ def reset_offsets(
     """
     if partitions and len(topics) != 1:
         raise click.UsageError("--partition needs the one --topic that it is of")
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, topics) as admin:
         _require_no_members(admin, name)
         wanted = _to_reset(admin, name, topics, partitions)
         offsets, failures = resolve_position(admin, wanted, position)

@@ -298,7 +298,7 @@ def move(topic: str, partitions: tuple[int, ...], broker: int, path: str, no_wai
     from sparklog.client.admin.log_dirs import Replica
     from sparklog.structs import BrokerId, TopicPartition
 
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, [topic]) as admin:
         found = admin.describe_topics([topic])[topic].partitions
         here = {each.partition for each in found if broker in each.replicas}
         missing = sorted(set(partitions) - here)

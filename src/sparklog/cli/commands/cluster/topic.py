@@ -166,7 +166,7 @@ def describe(
     wanted = {ailment for ailment, is_asked in zip(Ailment, flags, strict=True) if is_asked}
     if name is None and not wanted:
         raise click.UsageError("name a topic, or what the partitions of all topics are to be searched for")
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, [name] if name else []) as admin:
         if wanted:
             _show_ailing(_ailing(admin, name, wanted), as_json)
         elif name is not None:
@@ -216,7 +216,7 @@ def alter(
     changes = parse_changes(settings, deleted)
     if not changes and partitions is None:
         raise click.UsageError("name what to change: --config, --delete-config or --partitions")
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, [name]) as admin:
         admin.describe_topics([name])
         if changes:
             admin.alter_topic_configs(name, changes)

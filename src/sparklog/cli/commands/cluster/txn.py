@@ -197,7 +197,7 @@ def _abort_in(topic: str, partition: int, start_offset: int, yes: bool, bootstra
 
     tp = TopicPartition(topic, partition)
     confirm(f"Abort the transaction at offset {start_offset} of {tp}?", yes=yes)
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, [topic]) as admin:
         ended = admin.abort_transaction(tp, start_offset)
     click.echo(f"aborted the transaction of producer {ended.producer_id} at offset {start_offset} of {tp}")
 

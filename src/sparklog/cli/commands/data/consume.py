@@ -144,7 +144,7 @@ def consume(
     if layout.form is not None and (layout.as_json or layout.keys):
         raise click.UsageError("--format says all: leave out --keys and --output json")
     values = RegistryValues(shape["registry"], shape["registry_config"])
-    with connected(bootstrap, request_timeout_ms=_ANSWER_MS) as cluster:
+    with connected(bootstrap, [topic], request_timeout_ms=_ANSWER_MS) as cluster:
         reading = _Reading(cluster, topic, partitions, layout, values)
         if follow:
             reading.follow(start, most)

@@ -73,7 +73,7 @@ def run(topics: tuple[str, ...], dest: str, patience: float, anew: bool, as_json
     from sparklog.storage.place import open_place
 
     place = open_place(dest)
-    with connected(bootstrap) as cluster, progress("backup", None, "bytes") as advance:
+    with connected(bootstrap, topics) as cluster, progress("backup", None, "bytes") as advance:
         options = BackupOptions(topics, patience, anew=anew)
         made = make_backup(cluster.config, place, options, listener=partial(advance_bytes, advance))
     if as_json:

@@ -99,7 +99,7 @@ def produce(
 
     wanted = {"acks": acks, "compression.type": compression, **parse_settings(settings)}
     workload = Workload(topic, load["records"], load["size"], load["throughput"])
-    with connected(bootstrap) as cluster:
+    with connected(bootstrap, [topic]) as cluster:
         cluster.topic(topic)
         with _producer(bootstrap, wanted) as producer:
             running = Producing(producer, workload, cluster.clock, Meter(cluster.clock, _EVERY_S, _tell))
@@ -142,7 +142,7 @@ def consume(
     from sparklog.cli.perf.pace import Meter
     from sparklog.client.consumer.batch_consumer import BatchConsumer
 
-    with connected(bootstrap, **_as_keywords(settings)) as cluster:
+    with connected(bootstrap, [topic], **_as_keywords(settings)) as cluster:
         extents = _extents(cluster, topic)
         meter = Meter(cluster.clock, _EVERY_S, _tell)
         running = Consuming(BatchConsumer(cluster, extents.first), extents.end, records, meter)
@@ -187,7 +187,7 @@ def e2e(
     from sparklog.cli.perf.pace import Meter
 
     wanted = {"acks": acks, "linger.ms": _ONE_AT_A_TIME, **parse_settings(settings)}
-    with connected(bootstrap) as cluster:
+    with connected(bootstrap, [topic]) as cluster:
         ends = _extents(cluster, topic).end
         with _producer(bootstrap, wanted) as producer, _consumer(bootstrap, ends) as consumer:
             meter = Meter(cluster.clock, _EVERY_S, _tell)
