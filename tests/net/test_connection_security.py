@@ -104,6 +104,51 @@ def refusing(tls: ssl.SSLContext) -> Iterator[Endpoint]:
         listener.close()
 
 
+def test_what_asks_for_no_answer_is_with_the_socket_over_tls_too(tmp_path: Path) -> None:
+    """The peer reads nothing until the request was found to be held back, and on when the client is gone."""
+    tls = tls_of(tmp_path, CERTIFICATES.server)
+    listener = socket.create_server(("127.0.0.1", 0))
+    may_read = threading.Event()
+    received = bytearray()
+
+    def serve() -> None:
+        connected, _ = listener.accept()
+        with tls.wrap_socket(connected, server_side=True) as peer:
+            may_read.wait(60)
+            while data := peer.recv(1 << 16):
+                received.extend(data)
+
+    async def send() -> None:
+        connection = await AsyncConnection.open(
+            Endpoint(*listener.getsockname()), security=ConnectionSecurity(our_tls())
+        )
+        beneath = connection._beneath
+        assert beneath is not None
+        written: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        connection.ask(
+            ApiKey.PRODUCE,
+            3,
+            [bytes(16 << 20)],
+            lambda _: written.set_result(beneath.get_write_buffer_size()),
+            expect_response=False,
+        )
+        assert beneath.get_write_buffer_size() > 0
+        may_read.set()
+        async with asyncio.timeout(60):
+            assert await written == 0
+        connection.abort()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        asyncio.run(send())
+    finally:
+        may_read.set()
+        thread.join()
+        listener.close()
+    assert len(received) == 4 + int.from_bytes(received[:4], "big")
+
+
 async def refused(
     ask: Ask, cluster: ScriptedCluster, security: ConnectionSecurity, kind: type[SparklogError], complaint: str
 ) -> None:

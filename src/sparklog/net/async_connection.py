@@ -45,6 +45,8 @@ _ASKED_FOR = 8 << 20
 
 _SHUTDOWN_S = 5.0
 """How long a peer is waited for that does not end its side of TLS when we end ours."""
+_LOOK_S = 0.01
+"""Between two looks whether the socket has taken what was encrypted."""
 _AGAIN_WITHIN_S = 30.0
 """Until we have authenticated again, from when the last answer is due for what was asked before."""
 
@@ -105,6 +107,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._silence: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._beneath: asyncio.Transport | None = None
+        """Over TLS: what takes the encrypted bytes to the socket, and holds those that it does not take yet."""
+        self._look: asyncio.TimerHandle | None = None
         self._failure: SparklogError | None = None
         self._hello: asyncio.Future[memoryview] | None = None
         self._versions: PeerVersions | None = None
@@ -299,8 +304,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
             deadline = self._loop.time() + asked.timeout
             self._waiting.append(_Waiting(asked.name, asked.told, deadline))
             self._watch(deadline)
-        elif self._is_congested:
+        elif self._is_congested or self._holds_back:
             self._written.append(asked.told)
+            self._tell_written()
         else:
             self._loop.call_soon(asked.told, memoryview(b""))
 
@@ -367,7 +373,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return len(self._waiting) + len(self._kept)
 
     def close(self) -> None:
-        """Requests in flight fail with ConnectionFailed. What is written still goes out; over TLS perhaps not."""
+        """Requests in flight fail with ConnectionFailed.
+
+        What asks for no answer, and whose callback was called, is with the socket: it goes out, however slowly the peer
+        reads. Other requests that the socket has not taken may be lost over TLS.
+        """
         if self._transport is not None:
             self._transport.close()
         self._fail(ConnectionFailed("it was closed"))
@@ -391,8 +401,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._log_in_timer is not None:
-            self._log_in_timer.cancel()
+        for timer in (self._log_in_timer, self._look):
+            if timer is not None:
+                timer.cancel()
         self._end_silence()
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -410,6 +421,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
+        self._beneath = _beneath(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if isinstance(exc, ssl.SSLError):
@@ -423,6 +435,23 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_congested = False
+        self._tell_written()
+
+    @property
+    def _holds_back(self) -> bool:
+        """Whether encrypted bytes are not with the socket yet; asyncio tells nobody when they are."""
+        return self._beneath is not None and self._beneath.get_write_buffer_size() > 0
+
+    def _tell_written(self) -> None:
+        """Tell whose requests are with the socket; look again soon where they are not."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        if self._is_congested or not self._written:
+            return
+        if self._holds_back:
+            self._look = self._loop.call_later(_LOOK_S, self._tell_written)
+            return
         written, self._written = self._written, []
         for told in written:
             self._tell(told, memoryview(b""))
@@ -459,6 +488,12 @@ class AsyncConnection(asyncio.BufferedProtocol):
             told(answer)
         except Exception as error:  # it is not the connection's
             self._loop.call_exception_handler({"message": "an answer could not be dealt with", "exception": error})
+
+
+def _beneath(transport: asyncio.Transport) -> asyncio.Transport | None:
+    """What carries a transport of TLS: asyncio shows it to nobody. None for one without TLS."""
+    found = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    return found if isinstance(found, asyncio.Transport) else None
 
 
 def _settle(future: asyncio.Future[memoryview], answer: Answer) -> None:
