@@ -149,6 +149,34 @@ def test_what_asks_for_no_answer_is_with_the_socket_over_tls_too(tmp_path: Path)
     assert len(received) == 4 + int.from_bytes(received[:4], "big")
 
 
+def test_an_opening_that_is_cancelled_behind_the_handshake_leaves_no_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """asyncio alone would wait for the peer to end TLS, and the loop may end before."""
+    sockets: list[socket.socket] = []
+    whole = AsyncConnection.connection_made
+
+    def connection_made(self: AsyncConnection, transport: asyncio.BaseTransport) -> None:
+        whole(self, transport)
+        sockets.append(transport.get_extra_info("socket"))
+        opening.cancel()
+
+    async def run() -> None:
+        nonlocal opening
+        async with broker(tls_of(tmp_path, CERTIFICATES.server)) as cluster:
+            opening = asyncio.create_task(
+                AsyncConnection.open(cluster.brokers[0].endpoint, security=ConnectionSecurity(our_tls()))
+            )
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            await asyncio.sleep(0)
+            assert [each.fileno() for each in sockets] == [-1]
+
+    opening: asyncio.Task[AsyncConnection]
+    monkeypatch.setattr(AsyncConnection, "connection_made", connection_made)
+    asyncio.run(run())
+
+
 async def refused(
     ask: Ask, cluster: ScriptedCluster, security: ConnectionSecurity, kind: type[SparklogError], complaint: str
 ) -> None:

@@ -151,13 +151,18 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def _connected(cls, endpoint: Endpoint, tls: ssl.SSLContext | None, make: Callable[[], Self]) -> Self:
-        _, connection = await asyncio.get_running_loop().create_connection(
-            make,
-            *endpoint,
-            ssl=tls,
-            server_hostname=None if tls is None else endpoint.host,
-            ssl_shutdown_timeout=None if tls is None else _SHUTDOWN_S,
-        )
+        connection = make()
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection,
+                *endpoint,
+                ssl=tls,
+                server_hostname=None if tls is None else endpoint.host,
+                ssl_shutdown_timeout=None if tls is None else _SHUTDOWN_S,
+            )
+        except BaseException:
+            connection.abort()  # asyncio would wait for the peer to end TLS, maybe longer than the loop lasts
+            raise
         return connection
 
     async def _log_in_or_close(self, mechanism: Mechanism, timeout: float) -> None:

@@ -159,7 +159,7 @@ async def _ask(
             ApiKey.DESCRIBE_CONFIGS, lambda _: request, timeout=_TIMEOUT_S, ceiling=_DESCRIBE_CONFIGS_MOST
         )
     finally:
-        connection.close()
+        connection.abort()  # over TLS a close waits for the broker, and the loop ends before
     told = [each for result in answer.results for each in result.configs]
     settings = {each.name: each.value or "" for each in told}
     by_default = frozenset(each.name for each in told if each.config_source == _BY_DEFAULT)

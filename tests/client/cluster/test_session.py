@@ -100,6 +100,35 @@ def test_a_bootstrap_server_that_is_no_broker_is_passed_over():
     _run(test)
 
 
+def test_a_close_that_is_cancelled_has_hung_up():
+    """A question of metadata takes its time to end, and the close is given up meanwhile."""
+
+    async def test():
+        async with _session() as (session, _):
+            broker = next(iter((await session.refresh([])).brokers))
+            connection = await session.connection(broker)
+            cancelled, may_end = asyncio.Event(), asyncio.Event()
+
+            async def stubborn():
+                try:
+                    await asyncio.Future()
+                except asyncio.CancelledError:
+                    cancelled.set()
+                    await may_end.wait()
+
+            session._refreshing.add(asyncio.create_task(stubborn()))
+            await asyncio.sleep(0)
+            closing = asyncio.create_task(session.close())
+            await cancelled.wait()
+            closing.cancel()
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            assert connection.closed
+
+    _run(test)
+
+
 def test_a_failure_that_nobody_waits_for_any_more_is_no_complaint():
     async def test():
         complaints = []

@@ -181,8 +181,10 @@ class Admin:
     def close(self) -> None:
         """Hang up; requests under way fail, and later calls raise ClientClosed."""
         if self._thread.is_usable:
-            self._thread.run(self._admin.__aexit__(None, None, None))
-            self._thread.close()
+            try:
+                self._thread.run(self._admin.__aexit__(None, None, None))
+            finally:
+                self._thread.close()
 
     def metrics(self) -> dict[str, float]:
         """As ``AsyncAdmin.metrics``."""

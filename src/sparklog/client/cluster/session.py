@@ -96,17 +96,26 @@ class Session:
         self._aging = asyncio.create_task(self._renew(), name="sparklog metadata")
 
     async def close(self) -> None:
-        """Hang up; requests under way fail with ConnectionFailed. Later calls raise ClientClosed."""
+        """Hang up; requests under way fail with ConnectionFailed. Later calls raise ClientClosed.
+
+        A close that is cancelled has hung up too.
+        """
         self._is_closed = True
         tasks = [*self._connections.values(), *self._refreshing, *([self._aging] if self._aging else [])]
+        self._hang_up()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for task in self._connections.values():
-            if not task.cancelled() and task.exception() is None:
-                task.result().abort()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            self._hang_up()  # on those that were being opened
         self._connections.clear()
         await asyncio.sleep(0)  # a transport lets go of its socket a turn later; the loop may have no other
+
+    def _hang_up(self) -> None:
+        for opening in self._connections.values():
+            if opening.done() and not _has_failed(opening):
+                opening.result().abort()
 
     # One question to one broker.
 

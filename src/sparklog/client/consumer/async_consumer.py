@@ -382,9 +382,11 @@ class AsyncConsumer:
                     raise
             finally:
                 self._is_closed = True
-                await self._positions.close()
-                await self._fetcher.close()
-                await self._session.close()
+                try:
+                    await self._positions.close()
+                    await self._fetcher.close()
+                finally:
+                    await self._session.close()
 
     async def _say_goodbye(self) -> None:
         if self._coordinator is None:

@@ -130,8 +130,10 @@ class AsyncProducer:
         except (TimeoutError, SparklogError):
             pass  # what is left is failed below
         finally:
-            await self._sender.stop()
-            await self._session.close()
+            try:
+                await self._sender.stop()
+            finally:
+                await self._session.close()
             self._warn_of_lost(left)
 
     def _warn_of_lost(self, batches: list[ProducerBatch]) -> None:

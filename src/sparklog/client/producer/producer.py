@@ -66,8 +66,10 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed."""
         if self._thread.is_usable:
-            self._thread.run(self._producer.close(timeout))
-            self._thread.close()
+            try:
+                self._thread.run(self._producer.close(timeout))
+            finally:
+                self._thread.close()
 
     def send(
         self,
