@@ -1,9 +1,11 @@
 """Help, misuse, and what becomes of errors."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -207,8 +209,35 @@ def test_a_port_that_accepts_and_says_nothing_is_told_from_one_where_nobody_is(r
 
 def test_an_address_that_is_none_is_named(run):
     result = run("topic", "list", "--bootstrap", "somewhere")
-    assert (result.status, result.out) == (1, "")
-    assert result.err == "sparklog: bootstrap.servers: 'somewhere' is not host:port with a port from 1 to 65535\n"
+    assert (result.status, result.out) == (2, "")
+    assert "'--bootstrap': 'somewhere' is not host:port with a port from 1 to 65535\n" in result.err
+
+
+def test_a_file_of_settings_that_cannot_be_read_is_named(run, tmp_path):
+    (tmp_path / "client.properties").write_bytes(b"a\xffb")
+    for name, why in (("nowhere", "No such file"), ("client.properties", "not UTF-8")):
+        result = run("topic", "list", "--command-config", tmp_path / name)
+        assert (result.status, result.out) == (2, "")
+        assert name in result.err
+        assert why in result.err
+
+
+def test_a_name_that_is_no_text_is_refused_and_a_file_of_such_a_name_is_not(run, tmp_path, monkeypatch):
+    result = run("consume", os.fsdecode(b"a\xffb"))
+    assert (result.status, result.out) == (2, "")
+    assert r"'a\xffb' is not UTF-8, as a name must be" in result.err
+    monkeypatch.chdir(tmp_path)
+    file = Path(os.fsdecode(b"f\xff"))
+    file.touch()
+    result = run("log", "dump", file.name)
+    assert "as a name must be" not in result.err
+
+
+def test_a_plan_that_is_no_text_is_refused(run, tmp_path, bootstrap):
+    (tmp_path / "plan.json").write_bytes(b"a\xffb")
+    result = run("cluster", "reassign", "--plan", tmp_path / "plan.json", "--bootstrap", bootstrap)
+    assert (result.status, result.out) == (2, "")
+    assert "plan.json is not UTF-8 text" in result.err
 
 
 def test_a_broker_whose_settings_cannot_be_read_says_so_and_is_not_to_be_restarted(run, tmp_path):

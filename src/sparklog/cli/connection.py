@@ -14,7 +14,7 @@ import click
 
 from sparklog.cli.existing import require_topics
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
-from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
+from sparklog.errors import ApiError, ConfigError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
@@ -86,11 +86,21 @@ def command_config_option(command: F) -> F:
 
 
 def _take_file(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
-    ctx.meta[_SETTINGS], ctx.meta[_FILE] = command_settings(path, None), path
+    try:
+        ctx.meta[_SETTINGS], ctx.meta[_FILE] = command_settings(path, None), path
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _take_bootstrap(ctx: click.Context, _: click.Parameter, bootstrap: str | None) -> str:
     """The brokers that were named, or those in the file: it is read before."""
+    if bootstrap and not ctx.resilient_parsing:
+        from sparklog.client.cluster.config import parse_bootstrap
+
+        try:
+            parse_bootstrap(bootstrap)
+        except ConfigError as error:
+            raise click.BadParameter(str(error).removeprefix("bootstrap.servers: ")) from error
     return bootstrap or client_settings(ctx)["bootstrap.servers"]
 
 

@@ -121,6 +121,7 @@ def main() -> NoReturn:
     """Run a command, then exit: 0 done, 1 failed (one line on standard error says why), 2 misuse."""
     _open_standard_streams()
     try:
+        _check_text(sys.argv[1:])
         status = cli(prog_name="sparklog", standalone_mode=False)
     except click.ClickException as misuse:
         misuse.show()
@@ -146,6 +147,19 @@ def _open_standard_streams() -> None:
             number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: that of the stream
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def _check_text(arguments: list[str]) -> None:
+    """Names are sent as UTF-8. Raises UsageError for what is none, unless it may be the name of a file."""
+    for each in arguments:
+        if not each.isascii() and "/" not in each and not os.path.exists(each):
+            try:
+                each.encode()
+            except UnicodeEncodeError:
+                shown = os.fsencode(each).decode(errors="backslashreplace")
+                raise click.UsageError(
+                    f"'{shown}' is not UTF-8, as a name must be; write a new file's as ./NAME"
+                ) from None
 
 
 def _failed(text: str) -> int:

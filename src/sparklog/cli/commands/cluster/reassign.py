@@ -111,7 +111,10 @@ def _plan(
     from sparklog.cluster.plan import parse_plan
 
     if plan_file is not None:
-        return parse_plan(plan_file.read_text())
+        try:
+            return parse_plan(plan_file.read_text("utf-8"))
+        except UnicodeDecodeError as error:
+            raise click.BadParameter(f"{plan_file} is not UTF-8 text: {error.reason}", param_hint="--plan") from error
     return _spread(info, topics, _ids(brokers) if brokers else sorted(info.brokers), replication)
 
 
