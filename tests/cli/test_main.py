@@ -13,7 +13,8 @@ from cli.conftest import PROGRAM
 from click.testing import CliRunner
 
 from sparklog import __version__, not_compiled
-from sparklog.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
+from sparklog.cli.main import BROKEN_PIPE, COMMANDS, cli
+from sparklog.cli.start import INTERRUPTED
 from sparklog.errors import ConfigError
 
 HELP = """

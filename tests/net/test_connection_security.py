@@ -154,25 +154,23 @@ def test_an_opening_that_is_cancelled_behind_the_handshake_leaves_no_socket(
 ) -> None:
     """asyncio alone would wait for the peer to end TLS, and the loop may end before."""
     sockets: list[socket.socket] = []
+    openings: list[asyncio.Task[AsyncConnection]] = []
     whole = AsyncConnection.connection_made
 
     def connection_made(self: AsyncConnection, transport: asyncio.BaseTransport) -> None:
         whole(self, transport)
         sockets.append(transport.get_extra_info("socket"))
-        opening.cancel()
+        openings[0].cancel()
 
     async def run() -> None:
-        nonlocal opening
         async with broker(tls_of(tmp_path, CERTIFICATES.server)) as cluster:
-            opening = asyncio.create_task(
-                AsyncConnection.open(cluster.brokers[0].endpoint, security=ConnectionSecurity(our_tls()))
-            )
+            security = ConnectionSecurity(our_tls())
+            openings.append(asyncio.create_task(AsyncConnection.open(cluster.brokers[0].endpoint, security=security)))
             with pytest.raises(asyncio.CancelledError):
-                await opening
+                await openings[0]
             await asyncio.sleep(0)
             assert [each.fileno() for each in sockets] == [-1]
 
-    opening: asyncio.Task[AsyncConnection]
     monkeypatch.setattr(AsyncConnection, "connection_made", connection_made)
     asyncio.run(run())
 
