@@ -120,6 +120,8 @@ class Traced(NamedTuple):
 
     aborted: list[AbortedTransaction]
     traces: list[Trace]
+    stats: CleanerStats
+    """What was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class TraceStretch:
         for segment in self.target.task.segments:
             if segment.base_offset in wanted:
                 walk.walk(segment, skip_plain, visit)
-        return Traced(aborted, log.traces)
+        return Traced(aborted, log.traces, CleanerStats(bytes_read=walk.take_read()))
 
 
 class Rewritten(NamedTuple):

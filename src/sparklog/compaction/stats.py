@@ -59,21 +59,21 @@ class CleanerStats:
     def summary(self, name: str, worker: int) -> tuple[str, ...]:
         """The lines of Kafka's summary of a cleaning, in its words."""
         clean_seconds = max(self.seconds - self.index_seconds, 0.0)
-        index_share, clean_share = _share(self.index_seconds, self.seconds), _share(clean_seconds, self.seconds)
+        index_share, clean_share = share_of(self.index_seconds, self.seconds), share_of(clean_seconds, self.seconds)
         return (
             f"Log cleaner thread {worker} cleaned log {name} "
             f"(dirty section = [{self.first_offset}, {self.end_offset}])",
-            f"{_mb(self.bytes_read)} MB of log processed in {self.seconds:,.1f} seconds"
-            f" ({_rate(self.bytes_read, self.seconds)} MB/sec).",
-            f"Indexed {_mb(self.map_bytes_read)} MB in {self.index_seconds:.1f} seconds"
-            f" ({_rate(self.map_bytes_read, self.index_seconds)} Mb/sec, {index_share:.1f}% of total time)",
+            f"{in_mb(self.bytes_read)} MB of log processed in {self.seconds:,.1f} seconds"
+            f" ({rate_of(self.bytes_read, self.seconds)} MB/sec).",
+            f"Indexed {in_mb(self.map_bytes_read)} MB in {self.index_seconds:.1f} seconds"
+            f" ({rate_of(self.map_bytes_read, self.index_seconds)} Mb/sec, {index_share:.1f}% of total time)",
             f"Buffer utilization: {100 * self.buffer_utilization:.1f}%",
-            f"Cleaned {_mb(self.bytes_read)} MB in {clean_seconds:.1f} seconds"
-            f" ({_rate(self.bytes_read, clean_seconds)} Mb/sec, {clean_share:.1f}% of total time)",
-            f"Start size: {_mb(self.bytes_read)} MB ({self.messages_read:,} messages)",
-            f"End size: {_mb(self.bytes_written)} MB ({self.messages_written:,} messages)",
-            f"{100 - _share(self.bytes_written, self.bytes_read):.1f}% size reduction"
-            f" ({100 - _share(self.messages_written, self.messages_read):.1f}% fewer messages)",
+            f"Cleaned {in_mb(self.bytes_read)} MB in {clean_seconds:.1f} seconds"
+            f" ({rate_of(self.bytes_read, clean_seconds)} Mb/sec, {clean_share:.1f}% of total time)",
+            f"Start size: {in_mb(self.bytes_read)} MB ({self.messages_read:,} messages)",
+            f"End size: {in_mb(self.bytes_written)} MB ({self.messages_written:,} messages)",
+            f"{100 - share_of(self.bytes_written, self.bytes_read):.1f}% size reduction"
+            f" ({100 - share_of(self.messages_written, self.messages_read):.1f}% fewer messages)",
         )
 
 
@@ -84,14 +84,16 @@ def _is_possible(number: object, kind: type | None) -> bool:
     return kind is float and isinstance(number, int | float) and 0 <= number <= _LONGEST_S  # which NaN is not
 
 
-def _mb(size: float) -> str:
+def in_mb(size: float) -> str:
+    """Bytes in Kafka's MB, of 2^20 bytes."""
     return f"{size / _MB:,.1f}"
 
 
-def _rate(size: float, seconds: float) -> str:
-    return _mb(size / seconds) if seconds > 0 else "-"
+def rate_of(size: float, seconds: float) -> str:
+    """MB a second, as text; no number where no time has passed."""
+    return in_mb(size / seconds) if seconds > 0 else "-"
 
 
-def _share(part: float, whole: float) -> float:
+def share_of(part: float, whole: float) -> float:
     """In percent; 0 of nothing."""
     return 100 * part / whole if whole else 0.0

@@ -1,5 +1,7 @@
 """The job that compacts, beside a broker that compacts the same logs itself."""
 
+import logging
+import re
 import threading
 
 import pytest
@@ -60,10 +62,24 @@ def run_here(logs, *topics, twist=lambda _, act: act(), **more):
     return run_on(lambda cluster_id: LocalTasks(cluster_id, twist), options(logs, *topics, parallelism=1, **more))
 
 
-def test_the_job_leaves_what_the_broker_leaves(spark, logs, admin, cleaned_by_broker):
+def _check_stages(report, said):
+    """What each stage read is what it should; the report has them in short, and the log every task."""
+    for each in report.replicas:
+        assert set(each.summary()) <= set(said)
+        assert re.search(r"s of tasks \(scan .* s in \d+, map .* s in \d+, rewrite .* s in \d+, swap .*\)$", str(each))
+        assert f"cleaned log {each.replica.tp} at broker 0 (dirty section = [" in each.summary()[0]
+        rewrote = next(line for line in each.summary() if line.startswith("Rewrote "))
+        assert rewrote.startswith(f"Rewrote {each.stats.bytes_read / (1 << 20):,.1f} MB in ")
+    several = next(each for each in report.replicas if each.replica.tp.topic == f"job-{SEED}")
+    assert len(next(line for line in several.summary() if "Rewrote" in line).partition("tasks: ")[2].split()) > 1
+
+
+def test_the_job_leaves_what_the_broker_leaves(spark, logs, admin, cleaned_by_broker, caplog):
     topics = [f"job-{seed}" for seed in SEEDS]
+    caplog.set_level(logging.INFO, compact.__name__)
     report = run(spark, options(logs, *topics))
     assert not report.has_failed, str(report)
+    _check_stages(report, [each.getMessage() for each in caplog.records])
     states = admin.describe_compaction([*topics, *(f"own-{seed}" for seed in SEEDS)]).replicas
     by_topic = {each.replica.tp.topic: each for each in report.replicas}
     for seed in SEEDS:

@@ -33,6 +33,7 @@ from sparklog.client.cluster.compaction_grants import (
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.retry import OutOfTime
+from sparklog.clock import SystemClock
 from sparklog.compaction.rewriting import groups_of
 from sparklog.compaction.split import (
     Group,
@@ -47,6 +48,7 @@ from sparklog.compaction.split import (
     stretches_of,
     within,
 )
+from sparklog.compaction.stages import Stage, StageTimes
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
 from sparklog.errors import ApiError, SparklogError
@@ -106,6 +108,8 @@ class ReplicaReport:
     outcome: str
     is_failure: bool = False
     stats: CleanerStats | None = None
+    stages: StageTimes = field(default_factory=StageTimes)
+    """What each stage took, where the replica was cleaned by tasks."""
 
     def __str__(self) -> str:
         where, stats = f"{self.replica.tp} at broker {self.replica.broker}: {self.outcome}", self.stats
@@ -116,8 +120,15 @@ class ReplicaReport:
         return (
             f"{where} up to {stats.end_offset}, {stats.bytes_read / _MB:,.1f} MB -> {stats.bytes_written / _MB:,.1f} MB"
             f" ({change}), {stats.messages_read:,} -> {stats.messages_written:,} records,"
-            f" {stats.seconds:.1f} s of tasks"
+            f" {stats.seconds:.1f} s of tasks{f' ({self.stages})' if str(self.stages) else ''}"
         )
+
+    def summary(self) -> tuple[str, ...]:
+        """Kafka's summary of a cleaning, then a line for each stage with what its tasks took; nothing without one."""
+        if self.stats is None:
+            return ()
+        name = f"{self.replica.tp} at broker {self.replica.broker}"
+        return (*self.stats.summary(name, 0), *self.stages.summary())
 
 
 @dataclass
@@ -245,6 +256,7 @@ class _Cleaning:
 
     grant: Grant
     stats: CleanerStats
+    stages: StageTimes = field(default_factory=StageTimes)
     traced: list[Traced] = field(default_factory=list)
     stretches: list[list[Group]] = field(default_factory=list)
     in_place: int = 0
@@ -257,6 +269,10 @@ class _Cleaning:
     def replica(self) -> Replica:
         return Replica(self.grant.tp, self.grant.broker)
 
+    def take_traced(self, traced: Traced) -> None:
+        self.traced.append(traced)
+        self.stages.add(Stage.SCAN, traced.stats.seconds, traced.stats.bytes_read)
+
 
 @dataclass
 class _Work:
@@ -266,6 +282,11 @@ class _Work:
     cleanings: list[_Cleaning]
     seed: bytes
     parts: list[IndexedPart] = field(default_factory=list)
+
+    def take_part(self, part: IndexedPart) -> None:
+        self.parts.append(part)
+        for each in self.cleanings:
+            each.stages.add(Stage.MAP, part.stats.seconds, part.stats.map_bytes_read)
 
     @property
     def open(self) -> list[_Cleaning]:
@@ -280,6 +301,7 @@ class _Job:
         self._runner = runner
         self._renewal = renewal
         self._options = options
+        self._clock = SystemClock()
         self._reports: dict[Replica, ReplicaReport] = {}
         self._held: dict[Replica, Grant] = {}
         self._works: list[_Work] = []
@@ -348,8 +370,8 @@ class _Job:
             self._away[grant.broker] = str(error)
             _log.warning("%s at broker %s stays granted until that lapses: %s", *replica, error)
 
-    def _say(self, replica: Replica, outcome: str, *, failed: bool = False, stats: CleanerStats | None = None) -> None:
-        self._reports[replica] = ReplicaReport(replica, outcome, failed, stats)
+    def _say(self, replica: Replica, outcome: str, *, failed: bool = False) -> None:
+        self._reports[replica] = ReplicaReport(replica, outcome, failed)
 
     # The stages
 
@@ -399,11 +421,11 @@ class _Job:
             for index in index_tasks(
                 work.decision.indexed, work.seed, self._options.map_bytes, self._index_tasks(work.decision)
             ):
-                tasks.append((index, work.parts.append, work.cleanings))
+                tasks.append((index, work.take_part, work.cleanings))
             for cleaning in work.cleanings:
                 for bases in [_bases(stretch) for stretch in cleaning.stretches[:-1]] or [()]:
                     trace = TraceStretch(cleaning.grant.target, bases)
-                    tasks.append((trace, cleaning.traced.append, [cleaning]))
+                    tasks.append((trace, cleaning.take_traced, [cleaning]))
         for (_, take, concerned), outcome in zip(tasks, self._run([task for task, _, _ in tasks]), strict=True):
             if isinstance(outcome, TaskFailed):
                 self._fail(concerned, outcome)
@@ -447,12 +469,15 @@ class _Job:
                 yield cleaning, RewriteStretch(target, maps, groups, aborted, states[number])
 
     def _put_in_place(self, cleaning: _Cleaning, written: Rewritten) -> None:
+        began = self._clock.monotonic()
         try:
             for group in written.groups:
                 put_in_place(self._cluster, cleaning.grant, group, written.tag)
         except (SparklogError, KeyError) as error:
             self._refused(cleaning, error)
             return
+        cleaning.stages.add(Stage.REWRITE, written.stats.seconds, written.stats.bytes_read)
+        cleaning.stages.add(Stage.SWAP, self._clock.monotonic() - began, written.stats.bytes_written)
         _add(cleaning.stats, written.stats)
         cleaning.in_place += 1
         if cleaning.in_place == len(cleaning.stretches):
@@ -466,7 +491,11 @@ class _Job:
         else:
             cleaning.is_over = True
             self._renewal.drop(self._held.pop(cleaning.replica))
-            self._say(cleaning.replica, "cleaned", stats=cleaning.stats)
+            self._reports[cleaning.replica] = report = ReplicaReport(
+                cleaning.replica, "cleaned", stats=cleaning.stats, stages=cleaning.stages
+            )
+            for line in report.summary():
+                _log.info("%s", line)
 
     def _refused(self, cleaning: _Cleaning, error: Exception) -> None:
         """The broker does not go on with a cleaning; or it does not answer, and then with none."""
