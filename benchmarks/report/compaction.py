@@ -37,7 +37,9 @@ def _rates(rows: Rows) -> list[Aim]:
     zstd = [row["ratio"] for row in rates if "zstd" in row["measurement"]]
     return [
         Aim("five times Kafka's MB/s without compression", _between(plain), min(plain) >= 5),
-        Aim("half of Kafka's MB/s at least with zstd", _between(zstd), min(zstd) >= 0.5),
+        # "No worse than twice" can be read in two ways. The first is the one beside "five times".
+        Aim("twice Kafka's MB/s with zstd", _between(zstd), min(zstd) >= 2),
+        Aim("no more than twice Kafka's time with zstd", _between(zstd), min(zstd) >= 0.5),
     ]
 
 
