@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from random import Random
 
 import pytest
 from compaction import ours
@@ -19,7 +20,25 @@ ROUNDS = 4
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_both_leave_the_same_log(seed, tmp_path, kafka_cleaner):
-    writer = LogWriter(seed)
+    _clean_side_by_side(seed, LogWriter(seed), tmp_path, kafka_cleaner)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:20])
+def test_they_do_by_turns_with_records_beyond_their_buffers_and_other_settings(seed, tmp_path, kafka_cleaner):
+    """After every second round we go on with the log that Kafka left. Most batches are larger than what is read at
+    once, and the large records are. The topic is deleted from too, and compresses its records, which is no concern of
+    a cleaner.
+    """
+    draw = Random(seed)
+    settings = {
+        "cleanup.policy": draw.choice(("compact", "compact,delete")),
+        "compression.type": draw.choice(("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")),
+        "retention.ms": "-1",
+    }
+    _clean_side_by_side(seed, LogWriter(seed, settings), tmp_path, kafka_cleaner, read_bytes=256, by_turns=True)
+
+
+def _clean_side_by_side(seed, writer, tmp_path, kafka_cleaner, read_bytes=1 << 16, *, by_turns=False):
     own = tmp_path / "ours" / "t-0"
     written = writer.write(own)
     first_dirty = None
@@ -34,25 +53,33 @@ def test_both_leave_the_same_log(seed, tmp_path, kafka_cleaner):
             "log_start_offset": written.log_start_offset,
         }
         try:
-            judged = kafka_cleaner.clean(theirs, **asked)
+            judged = kafka_cleaner.clean(theirs, **asked, io_buffer_bytes=read_bytes)
         except Uncleanable:  # its own defect, of small indexes: the docstring there
             assert int(written.settings["segment.index.bytes"]) < 10_000
             return
-        sections, stats = ours.clean(own, **asked)
-        assert (sections.first_dirty, sections.first_uncleanable) == (judged.first_dirty, judged.first_uncleanable)
-        assert (sections.clean_bytes, sections.cleanable_bytes) == (judged.clean_bytes, judged.cleanable_bytes)
-        assert sections.is_checkpoint_wrong == judged.was_reset
-        facts = [_behind_the_start(dump(each), written.log_start_offset) for each in (own, theirs)]
-        assert differences(*facts) == []
-        if not any(batch.attributes & layout.COMPRESSION_MASK for batch in dump(own).batches):
-            assert indexes(own) == indexes(theirs)  # codecs may write the same records in other sizes
-        assert stats.end_offset == judged.end_offset
-        if sections.cleanable_bytes:
-            counted = judged.stats
-            assert stats.messages_written == counted.messages_written
-            assert stats.invalid_messages == counted.invalid_messages_read
-        first_dirty = stats.end_offset
+        first_dirty = _clean_likewise(own, theirs, asked, judged, read_bytes)
+        if by_turns and number % 2 == 0:
+            shutil.rmtree(own)
+            shutil.copytree(theirs, own)
         written = writer.write(own, 30)
+
+
+def _clean_likewise(own, theirs, asked, judged, read_bytes):
+    """Clean ``own`` as Kafka has cleaned ``theirs``: where that ended."""
+    sections, stats = ours.clean(own, **asked, read_bytes=read_bytes)
+    assert (sections.first_dirty, sections.first_uncleanable) == (judged.first_dirty, judged.first_uncleanable)
+    assert (sections.clean_bytes, sections.cleanable_bytes) == (judged.clean_bytes, judged.cleanable_bytes)
+    assert sections.is_checkpoint_wrong == judged.was_reset
+    facts = [_behind_the_start(dump(each), asked["log_start_offset"]) for each in (own, theirs)]
+    assert differences(*facts) == []
+    if not any(batch.attributes & layout.COMPRESSION_MASK for batch in dump(own).batches):
+        assert indexes(own) == indexes(theirs)  # codecs may write the same records in other sizes
+    assert stats.end_offset == judged.end_offset
+    if sections.cleanable_bytes:
+        counted = judged.stats
+        assert stats.messages_written == counted.messages_written
+        assert stats.invalid_messages == counted.invalid_messages_read
+    return stats.end_offset
 
 
 def _behind_the_start(facts, log_start_offset):
