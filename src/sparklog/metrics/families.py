@@ -270,7 +270,8 @@ CLEANER_RECOPY: Final = _gauge(
     _CLEANER + "cleaner_recopy_percent", "Of what the threads' last cleanings read, how much they wrote again."
 )
 DIRTIEST: Final = _gauge(
-    "kafka_log_logcleanermanager_max_dirty_percent", "Of the dirtiest log, how much of what may be cleaned is dirty."
+    "kafka_log_logcleanermanager_max_dirty_percent",
+    "Of what a cleaning of the dirtiest log would read, how much is dirty.",
 )
 UNCLEANABLE: Final = _gauge("kafka_log_logcleanermanager_uncleanable_partitions_count", "Logs that cannot be cleaned.")
 UNCLEANABLE_BYTES: Final = _gauge("kafka_log_logcleanermanager_uncleanable_bytes", "Bytes of these logs.")

@@ -165,9 +165,11 @@ WATCHED: Final = (
         for bean, name in (
             ("max-buffer-utilization-percent", "max_buffer_utilization_percent"),
             ("max-clean-time-secs", "max_clean_time_secs"),
+            ("max-compaction-delay-secs", "max_compaction_delay_secs"),
             ("cleaner-recopy-percent", "cleaner_recopy_percent"),
         )
     ),
+    Watched("log:type=LogCleanerManager,name=max-dirty-percent", ("kafka_log_logcleanermanager_max_dirty_percent",)),
     Watched(
         "log:type=LogCleanerManager,name=uncleanable-{partitions-count,bytes}",
         (
