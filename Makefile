@@ -182,6 +182,8 @@ java: setup
 programs: setup
 	$(call want,chromium,chromium)
 	$(call want,kcat,kcat)
+	$(call want,curl,curl)
+	$(call want,jq,jq)
 	$(call want,mkfs.ext4,e2fsprogs)
 	$(call mask,prometheus)
 	$(call want,prometheus,prometheus)

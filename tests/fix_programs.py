@@ -11,6 +11,8 @@ import pytest
 
 PACKAGES = {
     "chromium": "chromium",
+    "curl": "curl",
+    "jq": "jq",
     "kcat": "kcat",
     "mkfs.ext4": "e2fsprogs",
     "prometheus": "prometheus",

@@ -30,8 +30,8 @@ _JOB = re.compile(r"jobs/(\w+)\.py")
 _TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 _OTHERS = frozenset(
     """
-    cat chmod chown curl echo grep install jq kafka-configs.sh kcat kill nc openssl pip printf pyspark pytest sed seq
-    sort spark-submit sysctl systemctl useradd wc zookeeper-security-migration.sh
+    cat chmod chown cp curl echo grep install jq kafka-configs.sh kcat kill nc openssl pip printf prometheus pyspark
+    pytest sed seq sort spark-submit sysctl systemctl useradd wc zookeeper-security-migration.sh
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
 """The programs of others that pages name."""
