@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -117,8 +117,9 @@ class Reader:
         return self
 
     def __exit__(self, *_):
-        for process in reversed(self._services.values()):
-            self._stop(process)
+        with ExitStack() as stack:
+            for process in self._services.values():
+                stack.callback(self._stop, process)
 
     def here(self, code):
         """With our places and ports."""
@@ -134,15 +135,20 @@ class Reader:
         if service is not None:
             self._start(service, commands)
         elif commands.startswith(LOOKS):
-            eventually(lambda: self._run_again(commands).endswith(self.here(expected or "")), WAIT_S, commands)
+            eventually(lambda: self._says(self._run_again(commands), expected), WAIT_S, commands)
+            self._killing = ""
         else:
             printed = self._type_all(commands)
-            assert expected is None or printed.endswith(self.here(expected)), printed
+            assert self._says(printed, expected), printed
+
+    def _says(self, printed, expected):
+        wanted = self.here(expected or "").splitlines()
+        return not wanted or printed.splitlines()[-len(wanted) :] == wanted
 
     def _type_all(self, commands):
-        self._killing = commands if commands.startswith("kill ") else ""
-        if self._killing:
-            return self._kill()
+        if commands.startswith("kill "):
+            self._killing = commands if commands.startswith("kill -9 ") else ""
+            return self._kill(commands)
         printed = self._install(commands) if WHEEL in commands else self._run(commands)
         self._keep(commands)
         return printed
@@ -160,24 +166,24 @@ class Reader:
         wheel = self._wheels.pop(0)
         printed = self._run(f"{pip}--no-input {after.replace(WHEEL, str(wheel))}")
         version = wheel.name.split("-")[1]
-        assert f"sparklog, version {version} (compiled)\n" in printed
+        assert f"sparklog, version {version} (compiled)\n" in printed, printed
         config = self.directory / "day/venv/share/sparklog/conf/prometheus/prometheus.yml"
         config.write_text(self.here(config.read_text()))
         return printed
 
-    def _kill(self):
+    def _kill(self, commands):
         """Return when another process is there for the broker that was ended."""
-        (path,) = map(Path, re.findall(r"\$\(cat (.*?)\)", self._killing))
+        (path,) = map(Path, re.findall(r"\$\(cat (.*?)\)", commands))
         before = path.read_text()
-        self._run(self._killing)
+        self._run(commands)
         eventually(lambda: path.read_text() != before, WAIT_S, f"another process in {path}")
         return ""
 
     def _run_again(self, commands):
-        """What is on the way to be seen may be too short: a broker that is started again at once."""
+        """A broker that is back at once is missed by nobody, so one whose death is not seen is killed again."""
         printed = self._run(commands, check=False)
         if not printed and self._killing:
-            self._kill()
+            self._kill(self._killing)
         return printed
 
     def _run(self, commands, *, check=True):
@@ -211,7 +217,10 @@ class Reader:
     @staticmethod
     def _stop(process):
         process.send_signal(signal.SIGINT)
-        process.wait(WAIT_S)
+        try:
+            process.wait(WAIT_S)
+        finally:
+            process.kill()
 
     def output(self, commands):
         return json.loads(self._run(self.here(commands)))
