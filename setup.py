@@ -27,7 +27,7 @@ COMPILED = runpy.run_path("src/sparklog/compiled.py")
 SOURCES = Path("src")
 FROM_NO_MACHINE = ["-g0", f"-ffile-prefix-map={os.getcwd()}=.", f"-fmacro-prefix-map={sys.prefix}=python"]
 BESIDE_SOURCES = ["pyproject.toml", "setup.py", "README.md", "SECURITY.md", "LICENSE"]
-KINDS_OF_SOURCES = ("*.py", "*.pyi", "*.pyx", "*.pxi", "*.json", "py.typed")
+KINDS_OF_SOURCES = ("*.py", "*.pyi", "*.pyx", "*.pxi", "*.json", "py.typed", "web/static/*")
 
 
 def source_of(module: str) -> str:

@@ -58,7 +58,7 @@ def test_a_source_package_has_the_licence_and_what_a_wheel_is_built_from_and_not
         members = archive.getmembers()
     names = {Path(each.name).relative_to(f"sparklog-{__version__}") for each in members}
     assert {each.parts[0] for each in names} == set(OURS)
-    assert {path.relative_to(house) for path in (house / "src").rglob("*.p[xy]*")} - names == set()
+    assert {path.relative_to(house) for path in (house / "src" / "sparklog").rglob("*") if path.is_file()} <= names
     assert not [each for each in names if re.match(r"(test_.*|conftest)\.py$|.*\.(so|c|pyc)$", each.name)]
     assert {(each.uid, each.gid, each.uname, each.gname, each.mtime) for each in members} == {(0, 0, "", "", EPOCH)}
     assert {each.mode for each in members} <= {0o644, 0o755}
@@ -106,6 +106,8 @@ def test_a_wheel_is_whole_and_of_no_machine(packages, house):
     assert f"sparklog-{__version__}.dist-info/licenses/LICENSE" in names
     assert not [each for each in names if re.search(r"(^|/)(test_|tests/|conftest)|\.(c|pxi)$", each)]
     assert {f"sparklog-{__version__}.data/data/share/sparklog/{path}" for path in data(house)} <= {*names}
+    page = (house / "src" / "sparklog" / "web" / "static").iterdir()
+    assert {f"sparklog/web/static/{path.name}" for path in page} <= {*names}
 
 
 def data(house):
