@@ -106,7 +106,7 @@ def run(
     The brokers' workers clean, one for each log; or the job of jobs/compact.py, with several tasks for each log.
     Without --by it is the job where Spark and Java are installed, this machine has several cores, and there are 2 GB or
     more to read. The job needs to see the brokers' files. What it does not see the brokers clean, and what --partition
-    or --output json ask for.
+    or --output json ask for. Ctrl-C ends the job.
 
     \b
     Examples:
