@@ -39,7 +39,7 @@ _IN_WORDS = {
 
 
 class SchemaRegistry:
-    """A client of a registry with Confluent's API: Confluent's, Karapace, Apicurio (at ``/apis/ccompat/v7``).
+    """A client of a registry with Confluent's API. Karapace was tried; docs/schema-registry.md says what was not.
 
     Settings by the names of Kafka's serializers, as a mapping or as keywords with underscores
     (``schema_registry_url="http://host:8081"``, ``basic_auth_user_info="user:password"``). For any thread; it blocks.
