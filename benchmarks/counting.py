@@ -12,6 +12,7 @@ import time
 import timeit
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from sparklog.log.log import Appended
 from sparklog.net.request_meter import RequestMeter
@@ -25,11 +26,19 @@ _SIZE, _VERSION, _SECONDS = 500, 9, 1e-4
 
 
 def _request(meters: dict[int, RequestMeter], caller: Caller) -> Callable[[], None]:
+    answer = SimpleNamespace(error_code=0)
+
     def count() -> None:
         """As ``Dispatcher`` and ``ServerChannel`` do."""
         meter = meters[0]
         meter.begin(_VERSION, _SIZE)
         caller.meter = meter
+        found = caller.meter
+        if found is not None:
+            found.queued_s += _SECONDS
+        code = getattr(answer, "error_code", 0)
+        if code:
+            meter.fail(code)
         found = caller.meter
         if found is not None:
             found.loop_s += _SECONDS

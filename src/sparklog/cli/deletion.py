@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 
 import click
 
+from sparklog.cli.display import say_done
 from sparklog.errors import ApiError
 
 
 def delete_each(names: Iterable[str], delete: Callable[[str], None]) -> None:
-    """Delete them in their order, and print a line for each that is gone; those that are refused stop none.
+    """Delete them in their order, and say of each that is gone; those that are refused stop none.
 
     Raises the last ApiError of those that ``delete`` raised; the others are on standard error by then.
     """
@@ -23,6 +24,6 @@ def delete_each(names: Iterable[str], delete: Callable[[str], None]) -> None:
                 click.echo(str(failure), err=True)
             failure = error
         else:
-            click.echo(f"deleted {name}")
+            say_done(f"deleted {name}", deleted=name)
     if failure is not None:
         raise failure

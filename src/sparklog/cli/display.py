@@ -37,6 +37,37 @@ def json_lines_option(command: F) -> F:
     )(command)
 
 
+def done_option(command: F) -> F:
+    """Add ``--output`` to a command that changes something; ``say_done`` heeds it."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, expose_value=False,
+        callback=lambda ctx, _param, choice: _note_json(ctx, _param, choice == "json"),
+        help="Say what was done in words, or as JSON on a line.",
+    )(command)  # fmt: skip
+
+
+def is_json() -> bool:
+    """Whether the command that runs is to say what it did as JSON."""
+    context = click.get_current_context(silent=True)
+    return context is not None and _JSON in context.meta
+
+
+def say_done(words: str, **done: object) -> None:
+    """Say what was done; ``done`` is it as a line of JSON. Where nothing was done it is empty, and there is no line."""
+    if not is_json():
+        click.echo(words)
+    elif done:
+        click.echo(json.dumps(done, ensure_ascii=False))
+
+
+def say_done_aside(words: str, **done: object) -> None:
+    """As ``say_done``, for a command whose words go to standard error."""
+    if is_json():
+        say_done(words, **done)
+    else:
+        click.echo(words, err=True)
+
+
 def _note_json(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         ctx.meta[_JSON] = True

@@ -27,8 +27,8 @@ FILE` (or `SPARKLOG_COMMAND_CONFIG`): a file with the settings of the client, th
 ([security.md](security.md)).
 
 **The output.** A person gets a table; a program that reads a pipe gets lines divided by tabs. `-o json`, `--output
-json` gives one JSON document, or an object a line where the command says so. Results go to standard output. Progress
-and what went wrong go to standard error.
+json` gives one JSON document, or an object a line where the command says so. A command that changes something says what
+it did as an object on a line. Results go to standard output. Progress and what went wrong go to standard error.
 
 **The exit code.** 0: done. 1: it failed; one line on standard error says why and what to do. 2: the command line is
 wrong. 130: ended by Ctrl-C. 141: what read the output has gone. Where a command has codes of its own, its text says so.

@@ -346,8 +346,9 @@ TRANSACTION_AGE: Final = _gauge("sparklog_transaction_oldest_seconds", "How long
 
 SCRAPES: Final = Family("sparklog_scrapes_total", COUNTER, (), "How often the metrics were read before.")
 SCRAPE_LOOP: Final = Family(
-    "sparklog_scrape_loop_seconds_total", COUNTER, (), "Seconds that the broker's loop spent on scrapes before."
+    "sparklog_scrape_loop_seconds_total", COUNTER, (), "Elapsed seconds of the broker's loop on scrapes before."
 )
+SCRAPE_CPU: Final = _counter("sparklog_scrape_cpu_seconds_total", "Processor time of the loop's thread for the same.")
 
 FAMILIES: Final = tuple(
     each

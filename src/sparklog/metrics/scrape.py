@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from sparklog.broker.server import Broker
 from sparklog.clock import SystemClock
 from sparklog.config.broker import BrokerConfig
@@ -31,7 +33,7 @@ class Scrape:
         self._ends = PartitionEnds(context, config.metrics_offsets_max)
         self._time = SystemClock.monotonic
         self.count = 0
-        self.loop_s = 0.0
+        self.loop_s = self.cpu_s = 0.0
         self._collectors: tuple[Collector, ...] = (
             TrafficCollector(context.replicas.traffic, config.metrics_partitions_max),
             RequestCollector(broker.meters, context.clock),
@@ -51,6 +53,7 @@ class Scrape:
         page = Exposition()
         page.add(families.SCRAPES, self.count)
         page.add(families.SCRAPE_LOOP, self.loop_s)
+        page.add(families.SCRAPE_CPU, self.cpu_s)
         for each in self._collectors:
             yield from self._timed(each.collect(page))
         self.count += 1
@@ -61,11 +64,12 @@ class Scrape:
 
     def _timed(self, steps: Steps[None]) -> Steps[None]:
         while True:
-            began = self._time()
+            began, cpu_s = self._time(), time.thread_time()
             try:
                 next(steps)
             except StopIteration:
                 return
             finally:
                 self.loop_s += self._time() - began
+                self.cpu_s += time.thread_time() - cpu_s
             yield

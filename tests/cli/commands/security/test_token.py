@@ -88,6 +88,10 @@ def test_a_token_is_made_shown_renewed_and_ended_by_its_id(by):
     assert renewed.out.startswith(f"{made['token']}: until ")
     later = by("alice", "token", "expire", made["token"], "--period-ms", 30_000, "--yes")
     assert later.out.startswith(f"{made['token']}: until ")
+    said = told(by("bob", "token", "renew", made["token"], "--period-ms", 60_000, "--output", "json"))
+    assert said["token"] == made["token"]
+    sooner = told(by("alice", "token", "expire", made["token"], "--period-ms", 30_000, "--yes", "--output", "json"))
+    assert sooner["expires_ms"] < said["expires_ms"]
     assert by("alice", "token", "expire", made["token"], "--yes").out == f"{made['token']}: ended\n"
     gone = by("alice", "token", "renew", made["token"])
     assert gone.status != 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option
-from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.cli.display import done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import DEFAULT, described_changes, origin, parse_changes, told
@@ -121,6 +121,7 @@ def describe(
     "-d", "--delete-config", "deleted", multiple=True, metavar="NAME",
     help="A setting that goes back to what stands behind it; may be repeated.",
 )  # fmt: skip
+@done_option
 @bootstrap_option
 def alter(
     topic: str | None,
@@ -150,7 +151,7 @@ def alter(
             admin.alter_broker_loggers(_checked(admin, whose.loggers, "--broker-loggers"), changes)
         else:
             admin.alter_broker_configs(_broker(admin, whose), changes)
-    click.echo(f"altered {whose}: {described_changes(changes)}")
+    say_done(f"altered {whose}: {described_changes(changes)}", altered=str(whose), settings=changes)
 
 
 def _settings(admin: Admin, whose: _Whose) -> list[ConfigEntry]:

@@ -15,7 +15,16 @@ from sparklog.cli.connection import (
     registry_options,
 )
 from sparklog.cli.deletion import delete_each
-from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.cli.display import (
+    confirm,
+    counted,
+    done_option,
+    is_json,
+    output_option,
+    say_done_aside,
+    show_json,
+    show_table,
+)
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_group
@@ -139,6 +148,7 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
     "--to", "position", required=True, metavar=METAVAR, callback=parse_position, help="Where it is to read on."
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
+@done_option
 @bootstrap_option
 def reset_offsets(
     name: str,
@@ -170,10 +180,13 @@ def reset_offsets(
         before = admin.group_offsets(name)
         rows = [[*tp, before[tp].offset if tp in before else None, at] for tp, at in sorted(offsets.items())]
         _say_clamped(offsets, position)
-        show_table(["topic", "partition", "before", "after"], rows, right=("partition", "before", "after"))
+        columns = ["topic", "partition", "before", "after"]
+        if not is_json():
+            show_table(columns, rows, right=columns[1:])
         confirm(f"Let group {name} read on there?", yes=yes)
         admin.alter_group_offsets(name, offsets)
-    click.echo(f"group {name} reads on there", err=True)
+    changed = [dict(zip(columns, row, strict=True)) for row in rows]
+    say_done_aside(f"group {name} reads on there", group=name, offsets=changed)
 
 
 @group.command(short_help="Move a group from ZooKeeper to the brokers, or back.")
@@ -227,6 +240,7 @@ def migrate(
 @group.command(short_help="Delete groups with all that they have committed.")
 @click.argument("names", type=GROUP, nargs=-1, required=True, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
+@done_option
 @bootstrap_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete groups with all that they have committed; one that has members is refused.

@@ -14,11 +14,13 @@ import click
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import (
     counted,
+    done_option,
     in_words,
     json_lines_option,
     output_option,
     printable,
     progress,
+    say_done,
     show_json,
     show_table,
 )
@@ -283,6 +285,7 @@ def dirs(as_json: bool, bootstrap: str) -> None:
 @click.option("--broker", type=int, required=True, help="The broker whose replicas are moved.")
 @click.option("--to", "path", required=True, metavar="DIRECTORY", help='A log directory of it, as "dirs" shows it.')
 @click.option("--no-wait", is_flag=True, help="Begin, and do not wait for the end.")
+@done_option
 @bootstrap_option
 def move(topic: str, partitions: tuple[int, ...], broker: int, path: str, no_wait: bool, bootstrap: str) -> None:
     """Move the replicas of TOPIC that a broker has to another log directory of that broker, and wait for the end.
@@ -311,11 +314,12 @@ def move(topic: str, partitions: tuple[int, ...], broker: int, path: str, no_wai
                 '; "sparklog log dirs" shows its directories' if refused[0].code is ErrorCode.LOG_DIR_NOT_FOUND else ""
             )
             raise SparklogError(f"{refused[0]}{hint}")
+        done = {"broker": broker, "directory": path, "replicas": [each.tp._asdict() for each in replicas]}
         if no_wait:
-            click.echo(f"moving {counted(len(replicas), 'replica')} to {path}")
+            say_done(f"moving {counted(len(replicas), 'replica')} to {path}", moved=False, **done)
             return
         _wait_until_moved(admin, replicas, path)
-    click.echo(f"{counted(len(replicas), 'replica')} of broker {broker} in {path} now")
+    say_done(f"{counted(len(replicas), 'replica')} of broker {broker} in {path} now", moved=True, **done)
 
 
 def _wait_until_moved(admin: Admin, replicas: list[Replica], path: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option
-from sparklog.cli.display import counted, show_table
+from sparklog.cli.display import counted, done_option, is_json, say_done, show_json, show_table
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ApiError
 
@@ -47,6 +47,7 @@ throttle_option = click.option(
 @click.option("--cancel", "action", flag_value="cancel", help="Give up what is on the move: all, or that of --topic.")
 @click.option("--follow", "action", flag_value="follow", help="Wait for what is on the move, then end all throttles.")
 @throttle_option
+@done_option
 @bootstrap_option
 def reassign(
     plan_file: Path | None,
@@ -88,6 +89,7 @@ def reassign(
 @click.argument("broker", type=click.IntRange(0), metavar="BROKER")
 @click.option("--dry-run", is_flag=True, help="Print the plan as JSON and move nothing.")
 @throttle_option
+@done_option
 @bootstrap_option
 def drain(broker: int, dry_run: bool, throttle: float | None, bootstrap: str) -> None:
     """Move every replica off a broker, each to the broker that has the least, so that it can be switched off for good.
@@ -150,14 +152,14 @@ def _execute(admin: Admin, info: ClusterInfo, plan: Plan, throttle: float | None
         click.echo(format_plan(plan))
         return
     if not wanted:
-        click.echo("nothing is to be moved: all replicas are where they are to be")
+        say_done("nothing is to be moved: all replicas are where they are to be", moved=[])
         return
     with _throttled(admin, info, wanted, throttle):
         outcomes = admin.alter_partition_reassignments(wanted)
         begun = [tp for tp, error in outcomes.items() if error is None]
         failures = [error for error in outcomes.values() if error is not None]
         _await_end(admin, begun)
-    click.echo(f"moved {counted(len(begun), 'partition')}")
+    say_done(f"moved {counted(len(begun), 'partition')}", moved=[tp._asdict() for tp in begun])
     if failures:
         raise ApiError(failures[0].code, f"{counted(len(failures), 'partition')} cannot be moved: {failures[0]}")
 
@@ -212,6 +214,9 @@ def _await_end(admin: Admin, partitions: Collection[TopicPartition]) -> None:
 
 def _list(admin: Admin) -> None:
     moving = admin.list_partition_reassignments()
+    if is_json():
+        show_json([{**tp._asdict(), **move._asdict()} for tp, move in sorted(moving.items())])
+        return
     if not moving:
         click.echo("nothing is on the move", err=True)
         return
@@ -226,7 +231,8 @@ def _cancel(admin: Admin, topics: Collection[str]) -> None:
     outcomes = admin.alter_partition_reassignments(dict.fromkeys(moving)) if moving else {}
     failures = [error for error in outcomes.values() if error is not None]
     _unthrottle(admin, {tp.topic for tp in moving}, () if topics else sorted(admin.describe_cluster().brokers))
-    click.echo(f"gave up the moves of {counted(len(outcomes) - len(failures), 'partition')}")
+    given_up = [tp._asdict() for tp, error in outcomes.items() if error is None]
+    say_done(f"gave up the moves of {counted(len(given_up), 'partition')}", given_up=given_up)
     if failures:
         raise failures[0]
 
@@ -239,4 +245,5 @@ def _follow(admin: Admin) -> None:
         name for name in info.topics if any(each.name in _REPLICAS and each.value for each in admin.topic_configs(name))
     ]
     _unthrottle(admin, throttled, sorted(info.brokers))
-    click.echo(f"{counted(len(moving), 'partition')} moved; nothing is throttled")
+    moved = [tp._asdict() for tp in moving]
+    say_done(f"{counted(len(moving), 'partition')} moved; nothing is throttled", moved=moved)

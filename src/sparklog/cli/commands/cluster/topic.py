@@ -10,7 +10,7 @@ import click
 from sparklog.cli.commands.cluster.cluster import min_isr_of
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.deletion import delete_each
-from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
@@ -63,6 +63,7 @@ def topic() -> None:
 @click.option(
     "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."
 )
+@done_option
 @bootstrap_option
 def create(name: str, partitions: int, replication: int, settings: tuple[str, ...], bootstrap: str) -> None:
     """Create the topic NAME.
@@ -88,9 +89,8 @@ def create(name: str, partitions: int, replication: int, settings: tuple[str, ..
             if ErrorCode.KAFKA_STORAGE_ERROR.name in str(error):
                 _say_room(admin)
             raise
-    click.echo(
-        f"created topic {name}: {counted(partitions, 'partition')}, {counted(replication, 'copy', 'copies')} each"
-    )
+    words = f"created topic {name}: {counted(partitions, 'partition')}, {counted(replication, 'copy', 'copies')} each"
+    say_done(words, created=name, partitions=partitions, copies=replication, settings=parsed)
 
 
 @topic.command("list", short_help="List the topics with their partitions, copies and records.")
@@ -199,6 +199,7 @@ def _describe(admin: Admin, name: str, all_configs: bool, as_json: bool) -> None
     help="A setting that goes back to its default; may be repeated.",
 )  # fmt: skip
 @click.option("-p", "--partitions", type=click.IntRange(1), help="How many partitions it shall have: more than now.")
+@done_option
 @bootstrap_option
 def alter(
     name: str, settings: tuple[str, ...], deleted: tuple[str, ...], partitions: int | None, bootstrap: str
@@ -224,12 +225,14 @@ def alter(
             admin.create_partitions({name: partitions})
     done = [described_changes(changes)] if changes else []
     done += [counted(partitions, "partition")] if partitions is not None else []
-    click.echo(f"altered topic {name}: {', '.join(done)}")
+    words = f"altered topic {name}: {', '.join(done)}"
+    say_done(words, altered=name, settings=changes, partitions=partitions)
 
 
 @topic.command()
 @click.argument("names", type=TOPIC, nargs=-1, required=True, metavar="NAME...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
+@done_option
 @bootstrap_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     """Delete topics and all that is in them, for good.

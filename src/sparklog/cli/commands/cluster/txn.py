@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option
-from sparklog.cli.display import confirm, output_option, show_json, show_table
+from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 
@@ -94,6 +94,7 @@ def describe(transactional_id: str, as_json: bool, bootstrap: str) -> None:
 @txn.command(short_help="Commit a transaction in place of its producer.")
 @click.argument("transactional_id")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
+@done_option
 @bootstrap_option
 def commit(transactional_id: str, yes: bool, bootstrap: str) -> None:
     """Commit the open transaction of TRANSACTIONAL_ID in place of its producer.
@@ -115,6 +116,7 @@ def commit(transactional_id: str, yes: bool, bootstrap: str) -> None:
 @click.option("--partition", type=click.IntRange(0), help="Of one that hangs: the partition that it is open in.")
 @click.option("--start-offset", type=click.IntRange(0), help="Of one that hangs: the offset at which it begins there.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
+@done_option
 @bootstrap_option
 def abort(
     transactional_id: str | None,
@@ -189,7 +191,9 @@ def _end(transactional_id: str, to_commit: bool, yes: bool, bootstrap: str) -> N
         ended = admin.end_transaction(transactional_id, commit=to_commit)
     reached = ", ".join(map(str, ended.partitions)) or "no partition"
     past = "committed" if to_commit else "aborted"
-    click.echo(f"{past} the transaction of {transactional_id} (producer {ended.producer_id}) in {reached}")
+    words = f"{past} the transaction of {transactional_id} (producer {ended.producer_id}) in {reached}"
+    where = [tp._asdict() for tp in ended.partitions]
+    say_done(words, transactional_id=transactional_id, producer_id=ended.producer_id, outcome=past, partitions=where)
 
 
 def _abort_in(topic: str, partition: int, start_offset: int, yes: bool, bootstrap: str) -> None:
@@ -199,7 +203,10 @@ def _abort_in(topic: str, partition: int, start_offset: int, yes: bool, bootstra
     confirm(f"Abort the transaction at offset {start_offset} of {tp}?", yes=yes)
     with administered(bootstrap, [topic]) as admin:
         ended = admin.abort_transaction(tp, start_offset)
-    click.echo(f"aborted the transaction of producer {ended.producer_id} at offset {start_offset} of {tp}")
+    words = f"aborted the transaction of producer {ended.producer_id} at offset {start_offset} of {tp}"
+    say_done(
+        words, producer_id=ended.producer_id, outcome="aborted", start_offset=start_offset, partitions=[tp._asdict()]
+    )
 
 
 def _partitions_of(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:

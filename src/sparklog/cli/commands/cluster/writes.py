@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option, connected
-from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 
@@ -70,6 +70,7 @@ def list_writes(scopes: tuple[str, ...], open_for: int, as_json: bool, bootstrap
     help="Only scopes with something open for longer.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
+@done_option
 @bootstrap_option
 def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) -> None:
     """Finish what dead jobs left, in these SCOPEs or in all: commit what is decided, abort the rest.
@@ -86,7 +87,7 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
     found = _found(scopes, open_for, bootstrap)
     names = sorted({each.scope for each in found})
     if not names:
-        click.echo("nothing is open")
+        say_done("nothing is open")
         return
     confirm(f"Finish {counted(len(found), 'open transaction')} of {', '.join(names)}?", yes=yes)
     from sparklog.spark.write.open_writes import finish_scope
@@ -99,7 +100,8 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
             except DataSourceError as error:  # of this scope alone
                 refused.append(error)
             else:
-                click.echo(f"{name}: {committed} committed, {aborted} aborted")
+                words = f"{name}: {committed} committed, {aborted} aborted"
+                say_done(words, scope=name, committed=committed, aborted=aborted)
     for each in refused[1:]:
         click.echo(f"sparklog: {each}", err=True)
     if refused:
@@ -117,6 +119,7 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @click.option("--force", is_flag=True, help="Though nothing is known of such a scope.")
+@done_option
 @bootstrap_option
 def declare(scope: str, last_batch: int, yes: bool, force: bool, bootstrap: str) -> None:
     """Have BATCH count as the last one that SCOPE has written, with nothing of it left to commit.
@@ -141,7 +144,7 @@ def declare(scope: str, last_batch: int, yes: bool, force: bool, bootstrap: str)
     confirm(f"Have {last_batch} count as the last batch of {scope}?", yes=yes)
     with connected(bootstrap) as cluster:
         declare_last_batch(cluster.config, scope, last_batch)
-    click.echo(f"{scope}: batch {last_batch} is the last one")
+    say_done(f"{scope}: batch {last_batch} is the last one", scope=scope, last_batch=last_batch)
 
 
 def _check_known(scopes: tuple[str, ...], bootstrap: str) -> None:

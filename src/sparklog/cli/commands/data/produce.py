@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from sparklog.cli.connection import advised, bootstrap_option, connected
-from sparklog.cli.display import counted, progress, rate
+from sparklog.cli.display import counted, done_option, progress, rate, say_done_aside
 from sparklog.cli.limits import NO_LIMIT, LineRefused, TopicLimits
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ApiError, ErrorCode, SparklogError
@@ -53,6 +53,7 @@ def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     help="Which replicas must have a batch: all in sync, the leader, none.",
 )  # fmt: skip
 @click.option("--null-empty", is_flag=True, help="An empty value becomes null: deletes its key in a compacted topic.")
+@done_option
 @bootstrap_option
 def produce(
     topic: str,
@@ -160,7 +161,9 @@ class _LineWriter:
                 self._bytes += text_bytes
                 advance(text_bytes + len(lines))
         seconds = self._cluster.clock.monotonic() - started
-        click.echo(f"produced {rate(self._records, self._bytes, seconds)} to {self._topic}", err=True)
+        words = f"produced {rate(self._records, self._bytes, seconds)} to {self._topic}"
+        done = {"records": self._records, "bytes": self._bytes, "seconds": round(seconds, 3)}
+        say_done_aside(words, topic=self._topic, **done)
         if self._keyless:
             self._warn_of_keyless()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper, zookeeper_options
-from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ def _who(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+_COLUMNS = ("type", "name", "pattern", "principal", "host", "operation", "permission")
+
+
 @click.group(cls=GuessingGroup)
 def acl() -> None:
     """See and change who may do what: the access control lists of brokers with an authorizer.
@@ -91,16 +94,15 @@ def list_(principal: str | None, *, as_json: bool, **about: Any) -> None:
     with _lists(about) as lists:
         for each in _resources(about):
             found.update(lists.describe(each._replace(principal=principal)))
-    names = ["type", "name", "pattern", "principal", "host", "operation", "permission"]
-    rows = [_row(each) for each in sorted(found)]
     if as_json:
-        show_json([dict(zip(names, row, strict=True)) for row in rows])
+        show_json([_named(each) for each in sorted(found)])
     else:
-        show_table(names, rows)
+        show_table(_COLUMNS, [_row(each) for each in sorted(found)])
 
 
 @acl.command(short_help="Add entries.")
 @_who
+@done_option
 @_about
 def add(**options: Any) -> None:
     """Add entries; those that are there stay.
@@ -121,13 +123,14 @@ def add(**options: Any) -> None:
     with _lists(options) as lists:
         lists.create(bindings)
     for each in bindings:
-        click.echo(f"{each}")
+        say_done(f"{each}", added=_named(each))
 
 
 @acl.command(short_help="Remove entries.")
 @_who
 @_about
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@done_option
 def remove(*, yes: bool, **options: Any) -> None:
     """Remove the entries that are named; without a principal, all of the resources that are named.
 
@@ -148,9 +151,13 @@ def remove(*, yes: bool, **options: Any) -> None:
     with _lists(options) as lists:
         removed = lists.delete(filters)
     for each in removed:
-        click.echo(f"removed {each}")
+        say_done(f"removed {each}", removed=_named(each))
     if not removed:
         click.echo("no entry matches", err=True)
+
+
+def _named(binding: AclBinding) -> dict[str, str]:
+    return dict(zip(_COLUMNS, _row(binding), strict=True))
 
 
 def _row(binding: AclBinding) -> list[str]:

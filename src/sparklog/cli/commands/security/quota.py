@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option
-from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.cli.display import done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity, Name
 from sparklog.quota.keys import Key, keys_of
@@ -103,6 +103,7 @@ def list_(as_json: bool, bootstrap: str, **options: str | bool | None) -> None:
 @quota.command("set", short_help="Set quotas; they are in force at once.")
 @_whose
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=NUMBER...")
+@done_option
 @bootstrap_option
 def set_(settings: tuple[str, ...], bootstrap: str, **options: str | bool | None) -> None:
     """Set quotas of a user, a client id, both together, or an address; the others stay. They are in force at once.
@@ -117,12 +118,14 @@ def set_(settings: tuple[str, ...], bootstrap: str, **options: str | bool | None
     changes = dict(_parsed(entity, each) for each in settings)
     with administered(bootstrap) as admin:
         admin.alter_client_quotas({entity: changes})
-    click.echo(f"set for {_words(entity)}: {', '.join(f'{name}={_number(value)}' for name, value in changes.items())}")
+    words = ", ".join(f"{name}={_number(value)}" for name, value in changes.items())
+    say_done(f"set for {_words(entity)}: {words}", entity=_entity(entity), set=changes)
 
 
 @quota.command(short_help="Take quotas away.")
 @_whose
 @click.argument("names", nargs=-1, metavar="[NAME...]")
+@done_option
 @bootstrap_option
 def remove(names: tuple[str, ...], bootstrap: str, **options: str | bool | None) -> None:
     """Take quotas away from a user, a client id, both together, or an address: those named, or all.
@@ -138,7 +141,7 @@ def remove(names: tuple[str, ...], bootstrap: str, **options: str | bool | None)
     removed = names or tuple(keys_of(entity))
     with administered(bootstrap) as admin:
         admin.alter_client_quotas({entity: dict.fromkeys(removed)})
-    click.echo(f"removed from {_words(entity)}: {', '.join(removed)}")
+    say_done(f"removed from {_words(entity)}: {', '.join(removed)}", entity=_entity(entity), removed=removed)
 
 
 def _parsed(entity: Entity | IpEntity, setting: str) -> tuple[str, float]:
@@ -173,8 +176,11 @@ def _shown(name: Name | None) -> str:
 
 
 def _told(found: ClientQuota) -> dict[str, object]:
-    named = {kind: None if name is DEFAULT else name for kind, name in parts_of(found.entity)}
-    return {"entity": named, "quotas": found.quotas}
+    return {"entity": _entity(found.entity), "quotas": found.quotas}
+
+
+def _entity(entity: Entity | IpEntity) -> dict[str, object]:
+    return {kind: None if name is DEFAULT else name for kind, name in parts_of(entity)}
 
 
 def _words(entity: Entity | IpEntity) -> str:

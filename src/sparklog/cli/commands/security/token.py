@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option, client_settings
-from sparklog.cli.display import confirm, output_option, show_json, show_table
+from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def describe(ids: tuple[str, ...], owners: tuple[str, ...], bootstrap: str, *, a
 @token.command(short_help="Let a token last longer.")
 @click.argument("token_id", metavar="TOKEN")
 @_period("For how long from now on; as long as brokers do by themselves, if it is not given.")
+@done_option
 @bootstrap_option
 def renew(token_id: str, period_ms: int | None, bootstrap: str) -> None:
     """Let a token last longer, up to what it may last at all. Its owner may, and its renewers.
@@ -123,13 +124,14 @@ def renew(token_id: str, period_ms: int | None, bootstrap: str) -> None:
     with administered(bootstrap) as admin:
         period = -1 if period_ms is None else period_ms
         expires_ms = admin.renew_delegation_token(_found(admin, token_id).hmac, period)
-    click.echo(f"{token_id}: until {_moment(expires_ms)}")
+    say_done(f"{token_id}: until {_moment(expires_ms)}", token=token_id, expires_ms=expires_ms)
 
 
 @token.command(short_help="Let a token end.")
 @click.argument("token_id", metavar="TOKEN")
 @_period("After this time; at once, if it is not given.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@done_option
 @bootstrap_option
 def expire(token_id: str, period_ms: int | None, bootstrap: str, *, yes: bool) -> None:
     """Let a token end: connections that came by it are closed. Its owner may, and its renewers.
@@ -142,7 +144,8 @@ def expire(token_id: str, period_ms: int | None, bootstrap: str, *, yes: bool) -
     with administered(bootstrap) as admin:
         period = -1 if period_ms is None else period_ms
         ends_ms = admin.expire_delegation_token(_found(admin, token_id).hmac, period)
-    click.echo(f"{token_id}: ended" if period_ms is None else f"{token_id}: until {_moment(ends_ms)}")
+    words = f"{token_id}: ended" if period_ms is None else f"{token_id}: until {_moment(ends_ms)}"
+    say_done(words, token=token_id, expires_ms=ends_ms)
 
 
 def _found(admin: Admin, token_id: str) -> DelegationToken:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper, zookeeper_options
-from sparklog.cli.display import confirm, output_option, show_json, show_table
+from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.errors import ApiError, ErrorCode
 
@@ -99,6 +99,7 @@ def list_(*, as_json: bool, **where: Any) -> None:
 @_mechanisms("For this mechanism; both if none is said.")
 @click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True, help="Of the hash.")
 @_password_options
+@done_option
 @_where
 def add(name: str, mechanisms: tuple[str, ...], iterations: int, password_file: BinaryIO | None, **where: Any) -> None:
     """Add a user, or a mechanism to one that there is. What a user has already is not changed.
@@ -114,7 +115,7 @@ def add(name: str, mechanisms: tuple[str, ...], iterations: int, password_file: 
             advice = f'"sparklog user set-password {name}" gives it another password'
             raise ApiError(ErrorCode.DUPLICATE_RESOURCE, f"user {name!r} has {', '.join(there)} already; {advice}")
         users.set_password(name, _password(name, password_file), dict.fromkeys(wanted, iterations))
-    click.echo(f"{name}: {', '.join(wanted)}")
+    say_done(f"{name}: {', '.join(wanted)}", user=name, added=wanted)
 
 
 @user.command(short_help="Give a user another password.")
@@ -122,6 +123,7 @@ def add(name: str, mechanisms: tuple[str, ...], iterations: int, password_file: 
 @_mechanisms("For this mechanism; all that the user has if none is said.")
 @click.option("--iterations", type=click.IntRange(4096, 16384), help="Of the hash; as before if not said.")
 @_password_options
+@done_option
 @_where
 def set_password(
     name: str, mechanisms: tuple[str, ...], iterations: int | None, password_file: BinaryIO | None, **where: Any
@@ -141,13 +143,14 @@ def set_password(
                 ErrorCode.RESOURCE_NOT_FOUND, f"user {name!r} has no password for {_said(mechanisms)}; {advice}"
             )
         users.set_password(name, _password(name, password_file), changed)
-    click.echo(f"{name}: {', '.join(changed)}")
+    say_done(f"{name}: {', '.join(changed)}", user=name, changed=[*changed])
 
 
 @user.command(short_help="Delete a user's password.")
 @click.argument("name")
 @_mechanisms("For this mechanism; all that the user has if none is said.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@done_option
 @_where
 def delete(name: str, mechanisms: tuple[str, ...], *, yes: bool, **where: Any) -> None:
     """Delete a user's password. Connections that it has stay until they end, or must authenticate again.
@@ -160,7 +163,7 @@ def delete(name: str, mechanisms: tuple[str, ...], *, yes: bool, **where: Any) -
     with _users(_Where(**where)) as users:
         gone = mechanisms or tuple(users.of(name)) or _MECHANISMS
         users.delete(name, gone)
-    click.echo(f"{name}: no {', '.join(gone)} any more")
+    say_done(f"{name}: no {', '.join(gone)} any more", user=name, deleted=gone)
 
 
 def _said(mechanisms: tuple[str, ...]) -> str:
