@@ -80,6 +80,16 @@ def test_each_log_and_the_sums(manager):
     }
 
 
+def test_a_log_that_changes_is_told_as_it_is_now(manager):
+    tp, told = hold(manager, 0), PartitionCollector(manager, 10)
+    ends = []
+    for values in (0, 3, 2):
+        if values:
+            manager.append(tp, batch(values), 1)
+        ends.append(collected(told).value("kafka_log_log_logendoffset", topic="t", partition="0"))
+    assert ends == [0, 3, 5]
+
+
 def test_partitions_that_lack_replicas_are_counted_and_named(manager):
     both = (ME, OTHER)
     hold(manager, 0, isr=both, replicas=both, min_insync_replicas=1)
@@ -133,7 +143,7 @@ def test_what_is_here_no_longer_is_forgotten(manager):
         manager.stop(TopicPartition("t", number), delete=False)
     page = collected(told)
     assert len(page.of("kafka_log_log_size")) == 1
-    assert [*told._names._known] == [TopicPartition("t", 9)]
+    assert [*told._lines._known] == [TopicPartition("t", 9)]
 
 
 @pytest.mark.slow

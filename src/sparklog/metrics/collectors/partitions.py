@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sparklog.metrics import families
@@ -19,26 +20,38 @@ _LACKING: Final = (
     families.PARTITION_AT_MIN_ISR,
 )
 _LABELS: Final = ("topic", "partition")
+_Four = tuple[str, str, str, str]
 
 
-class _Names:
-    """The names and labels of a log's series, with the space before the value: written once for each partition."""
+class _Lines:
+    """The series of each log as text, written anew where something about the log has changed."""
 
     def __init__(self) -> None:
-        self._known: dict[TopicPartition, tuple[str, str, str, str]] = {}
+        self._known: dict[TopicPartition, tuple[_Four, tuple[int, int, int, int], _Four]] = {}
+        """The names with their labels and the space before the value; the values; the lines."""
 
-    def of(self, tp: TopicPartition) -> tuple[str, str, str, str]:
-        found = self._known.get(tp)
-        if found is None:
-            labels = label_text(_LABELS, (tp.topic, str(tp.partition)))
-            size, start, end, segments = (f"{family.name}{labels} " for family in _OF_LOG)
-            found = self._known[tp] = (size, start, end, segments)
-        return found
+    def of(self, partition: Partition) -> _Four:
+        """Its size, start, end and segments, a line each."""
+        tp, extent = partition.tp, partition.extent
+        known = self._known.get(tp)
+        if known is not None and known[1] == extent:
+            return known[2]
+        of_size, of_start, of_end, of_count = names = known[0] if known is not None else _names(tp)
+        size, start, end, count = extent
+        lines = (f"{of_size}{size}\n", f"{of_start}{start}\n", f"{of_end}{end}\n", f"{of_count}{count}\n")
+        self._known[tp] = (names, extent, lines)
+        return lines
 
     def keep(self, held: int, replicas: ReplicaManager) -> None:
         """Forget those that are here no longer, where they are as many as the ``held``."""
         if len(self._known) > 2 * held:
-            self._known = {tp: names for tp, names in self._known.items() if replicas.holds(tp)}
+            self._known = {tp: known for tp, known in self._known.items() if replicas.holds(tp)}
+
+
+def _names(tp: TopicPartition) -> _Four:
+    labels = label_text(_LABELS, (tp.topic, str(tp.partition)))
+    size, start, end, segments = (f"{family.name}{labels} " for family in _OF_LOG)
+    return size, start, end, segments
 
 
 class _Health:
@@ -56,7 +69,7 @@ class PartitionCollector:
     def __init__(self, replicas: ReplicaManager, most: int) -> None:
         self._replicas = replicas
         self._most = most
-        self._names = _Names()
+        self._lines = _Lines()
 
     def collect(self, page: Exposition) -> Steps[None]:
         served, health = self._replicas.served, _Health()
@@ -71,19 +84,17 @@ class PartitionCollector:
                         _name(page, partition.tp, lacks)
             self._tell_logs(page, some[: max(self._most - first, 0)])
             yield
-        self._names.keep(len(served), self._replicas)
+        self._lines.keep(len(served), self._replicas)
         self._sums(page, len(served), health)
 
     def _tell_logs(self, page: Exposition, partitions: list[Partition]) -> None:
         sizes, starts, ends, counts = (page.lines(family) for family in _OF_LOG)
-        names = self._names.of
         for partition in partitions:
-            of_size, of_start, of_end, of_count = names(partition.tp)
-            size, start, end, count = partition.extent
-            sizes.append(f"{of_size}{size}\n")
-            starts.append(f"{of_start}{start}\n")
-            ends.append(f"{of_end}{end}\n")
-            counts.append(f"{of_count}{count}\n")
+            size, start, end, count = self._lines.of(partition)
+            sizes.append(size)
+            starts.append(start)
+            ends.append(end)
+            counts.append(count)
 
     def _sums(self, page: Exposition, held: int, health: _Health) -> None:
         replicas = self._replicas
@@ -102,12 +113,12 @@ class PartitionCollector:
         page.add(families.PARTITIONS_LEFT_OUT, max(held - self._most, 0))
 
 
-def _name(page: Exposition, tp: TopicPartition, lacks: list[Family]) -> None:
+def _name(page: Exposition, tp: TopicPartition, lacks: Sequence[Family]) -> None:
     for family in lacks:
         page.add(family, 1, tp.topic, str(tp.partition))
 
 
-def _count_leader(health: _Health, partition: Partition) -> list[Family]:
+def _count_leader(health: _Health, partition: Partition) -> Sequence[Family]:
     """Of which families the partition has a series, for what it lacks."""
     lacks: list[Family] = []
     health.leaders += 1
