@@ -33,6 +33,10 @@ it did as an object on a line. Results go to standard output. Progress and what 
 **The exit code.** 0: done. 1: it failed; one line on standard error says why and what to do. 2: the command line is
 wrong. 130: ended by Ctrl-C. 141: what read the output has gone. Where a command has codes of its own, its text says so.
 
+A topic that does not exist is refused at once, with a name that is like it, where that is certain: every broker says
+so, and knows other topics. Else it is asked for again for some seconds, for it may just have been created, or the
+broker just started.
+
 **Names.** A name that is no command is answered with the command that was probably meant. Names of Kafka's tools and of
 rpk are known, such as *topics*, *topic ls* and *group seek*. `sparklog completion` completes names in a shell.
 """
