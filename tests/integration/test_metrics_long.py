@@ -15,8 +15,8 @@ from sparklog.testing.broker import BrokerHarness
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TOPICS, PARTITIONS, GROUPS, SCRAPES = 200, 50, 10, 20
-CPU_S = 0.05
-"""What a page may cost the loop's thread in processor time."""
+CPU_S = 0.15
+"""What a page may cost the loop's thread in processor time: twice what docs/metrics.md has of a crowded machine."""
 PATIENCE = {"default.api.timeout.ms": 900_000, "request.timeout.ms": 900_000}
 
 
