@@ -137,7 +137,7 @@ WATCHED: Final = (
         ("sparklog_controller_moving_partitions",),
         "Of the whole cluster, at the controller: a leader does not note which of its partitions move.",
     ),
-    Watched(_REPLICAS + "ProducerIdCount", (), "`sparklog txn producers` tells those of a partition."),
+    Watched(_REPLICAS + "ProducerIdCount", (), "`Admin.describe_producers` tells those of a partition."),
     *_same("cluster:type=Partition,name=", "UnderReplicated", "UnderMinIsr", "AtMinIsr"),
     Watched(
         "server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
