@@ -39,8 +39,6 @@ _LEFT = (
     ),
     ("4 LeaderAndIsr 0 to 4, 5 StopReplica 0 to 2, 6 UpdateMetadata 0 to 6", "between brokers before Kafka 2.8"),
     ("7 ControlledShutdown 0 to 2, 56 AlterPartition 0 and 1", "between brokers; Kafka 3.9's speak those above"),
-    ("29 to 31 ACLs, 36 SaslAuthenticate, 50 and 51 SCRAM", "security"),
-    ("48 and 49 client quotas", "not served yet"),
     ("57 UpdateFeatures, 58 Envelope", "between brokers and a KRaft controller"),
     ("71 and 72 telemetry, 74 ListClientMetricsResources", "no telemetry is collected, so none is asked for"),
 )

@@ -92,6 +92,7 @@ def test_as_many_topics_as_a_request_may_name_have_a_partition_each():
 def test_a_topic_that_is_too_large_by_itself_is_told_so():
     told, _ = codes(topic("t", 10_000), topic("u", 10_001), topic("v", 0))
     assert told == {"t": ErrorCode.NONE, "u": ErrorCode.INVALID_PARTITIONS, "v": ErrorCode.INVALID_PARTITIONS}
+    assert codes(topic("w", -1, *[1] * 10_001))[0] == {"w": ErrorCode.INVALID_PARTITIONS}
 
 
 @pytest.mark.parametrize(

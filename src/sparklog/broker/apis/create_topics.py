@@ -17,7 +17,7 @@ from sparklog.broker.handling.authorization import Rights, creation_rights
 from sparklog.broker.topics import metric_name
 from sparklog.config.definition import definitions
 from sparklog.config.topic import TopicConfig
-from sparklog.controller.assignment import MAX_PARTITIONS
+from sparklog.controller.assignment import MAX_PARTITIONS, check_partition_count
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
@@ -191,6 +191,7 @@ def _result(planned: _Planned, settings: _Settings, message: CreateTopicsRequest
 def _manual(broker: BrokerContext, topic: _Asked, planned: TopicAssignment) -> TopicAssignment:
     """The assignment that the client chose, if it holds together."""
     check_topic_name(topic.name)
+    check_partition_count(len(topic.assignments))
     chosen = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
     complaint = None
     if sorted(chosen) != list(range(len(topic.assignments))):
