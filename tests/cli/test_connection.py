@@ -101,6 +101,18 @@ def test_an_operator_needs_what_the_page_says(secured, run, granted, tmp_path):
 
 
 @pytest.mark.integration
+def test_a_list_that_may_lack_something_says_so(secured, run, granted):
+    admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
+    for what in ("topic", "group"):
+        assert run(what, "list", *admin).err == ""
+        granted("")
+        done = run(what, "list", *operator)
+        assert (done.status, done.err) == (0, f"only {what}s that this user may describe are listed\n")
+        granted("DESCRIBE cluster kafka-cluster")
+        assert "may describe" not in run(what, "list", *operator).err
+
+
+@pytest.mark.integration
 def test_the_cluster_is_surveyed_by_the_listener_that_the_file_is_for(secured, reached):
     done = reached("takeover", "check", "--zookeeper", secured.spec.zookeeper, "--output", "json")
     assert "could not be asked" not in done.out

@@ -159,6 +159,21 @@ def administered(bootstrap: str, topics: Collection[str] = (), **properties: str
         yield admin
 
 
+def say_if_partial(admin: Admin, what: str) -> None:
+    """Say on standard error that a list of ``what`` may have only some, where the user may not describe the cluster.
+
+    More is not known: brokers leave out what may not be described, and say nothing of it.
+    """
+    from sparklog.security.access import Operation
+
+    try:
+        may_describe = Operation.DESCRIBE in admin.cluster_operations()
+    except SparklogError:  # the list is there; this is only a word about it
+        return
+    if not may_describe:
+        click.echo(f"only {what} that this user may describe are listed", err=True)
+
+
 def check_topics(settings: Mapping[str, str], names: Collection[str]) -> None:
     """See whether there are brokers and topics of these names, before Spark starts, which takes its time.
 

@@ -192,6 +192,7 @@ class Admin:
 
     describe_cluster = _blocking(TopicAdmin.describe_cluster)
     controllers = _blocking(TopicAdmin.controllers)
+    cluster_operations = _blocking(TopicAdmin.cluster_operations)
     list_topics = _blocking(TopicAdmin.list_topics)
     describe_topics = _blocking(TopicAdmin.describe_topics)
     eligible_replicas = _blocking(TopicAdmin.eligible_replicas)

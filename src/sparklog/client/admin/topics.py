@@ -20,10 +20,12 @@ from sparklog.protocol.messages import (
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     ElectLeadersRequest,
 )
+from sparklog.security.access import Operation
 from sparklog.structs import BrokerId, IsolationLevel, TopicPartition, by_topic
 
 _PARTITIONS_AN_ANSWER = 2000
@@ -64,6 +66,17 @@ class TopicAdmin(AdminBase):
             if not isinstance(each, SparklogError)
         }
         return told, failures
+
+    async def cluster_operations(self) -> frozenset[Operation]:
+        """What the caller may do with the cluster; all of it where nobody is asked for rights.
+
+        Without ``DESCRIBE`` lists have only the groups and topics for which it has that right of their own.
+        """
+        answer = await self._session.any_broker_request(
+            ApiKey.DESCRIBE_CLUSTER, lambda _: DescribeClusterRequest(include_cluster_authorized_operations=True)
+        )
+        told = answer.authorized_operations or ()
+        return frozenset(each for each in Operation if each in told)
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
         """Every topic by name, the cluster's own only when asked for."""

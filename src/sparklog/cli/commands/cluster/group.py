@@ -13,6 +13,7 @@ from sparklog.cli.connection import (
     bootstrap_option,
     group_in_zookeeper,
     registry_options,
+    say_if_partial,
 )
 from sparklog.cli.deletion import delete_each
 from sparklog.cli.display import (
@@ -88,6 +89,7 @@ def list_groups(states: list[str], internal: bool, as_json: bool, bootstrap: str
     """
     with administered(bootstrap) as admin:
         found, failures = admin.reachable_groups(states=states)
+        say_if_partial(admin, "groups")
     rows = [
         [each.group_id, each.state or None, each.type or None, each.protocol_type or None]
         for each in found

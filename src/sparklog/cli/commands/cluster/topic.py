@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.commands.cluster.cluster import min_isr_of
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
 from sparklog.cli.deletion import delete_each
 from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
@@ -112,6 +112,7 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
         cluster = admin.describe_cluster()
         topics = [each for _, each in sorted(cluster.topics.items()) if internal or not is_internal_topic(each)]
         extents = find_extents(admin, [tp for each in topics for tp in _partitions(each)])
+        say_if_partial(admin, "topics")
     rows = [_row(each, extents) for each in topics]
     rows += [[name, 0, 0, 0, None] for name in sorted(cluster.errors)]
     columns = ["topic", "partitions", "copies", "records", "not counted"]
