@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from sparklog.client import AsyncProducer, Producer
+from sparklog.client import Admin, AsyncProducer, Producer
 from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
 from sparklog.errors import ClientClosed
 from sparklog.protocol.wire import ZERO_UUID
@@ -101,3 +101,16 @@ def test_what_waits_when_the_loop_ends_by_itself_fails(caplog):
     producer.close()
     producer._thread._thread.join(20)
     assert "1 records were not delivered" in caplog.text
+
+
+@pytest.mark.parametrize("make", [Admin, Producer])
+def test_a_close_that_is_interrupted_ends_the_loop(make, monkeypatch):
+    def interrupted(work):
+        work.close()
+        raise KeyboardInterrupt
+
+    client = make(bootstrap_servers="127.0.0.1:1")
+    monkeypatch.setattr(client._thread, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.close()
+    assert not client._thread.is_usable
