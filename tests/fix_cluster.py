@@ -9,13 +9,23 @@ import uuid
 import pytest
 
 from sparklog.errors import ConfigError
+from sparklog.local.broker import BrokerProcess
 from sparklog.local.jars import jar_set
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.fork_server import ForkedChild
 from sparklog.testing.hdfs import HdfsCluster
 from sparklog.testing.secured import ADMIN, SecuredBroker
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_brokers():
+    """Brokers start in a third of the processor time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BrokerProcess, "child", ForkedChild)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from web.serving import Browser
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.errors import ApiError, AuthenticationFailed, ConnectionFailed
+from sparklog.local.broker import BrokerProcess
+from sparklog.local.process import ChildProcess
 from sparklog.testing.cluster import SecureClusterHarness
 from sparklog.testing.librdkafka import librdkafka_settings
 
@@ -29,7 +31,10 @@ class Shown(SecureClusterHarness):
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory):
-    with Shown(tmp_path_factory.mktemp("secure")) as cluster:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BrokerProcess, "child", ChildProcess)  # /proc is to show how they are started
+        cluster = Shown(tmp_path_factory.mktemp("secure"))
+    with cluster:
         yield cluster
 
 

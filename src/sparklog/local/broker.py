@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from sparklog.clock import Clock
 from sparklog.local.log_lines import has_errors, news_in
@@ -75,12 +76,15 @@ def _bracketed(host: str) -> str:
 class BrokerProcess:
     """One broker: ready when it says ``sparklog broker N listening on HOST:PORT`` on its standard output."""
 
+    child: ClassVar[type[ChildProcess]] = ChildProcess
+    """How it is run."""
+
     def __init__(self, spec: BrokerSpec, log_path: Path, clock: Clock | None = None) -> None:
         self.spec = spec
         self.name = f"broker {spec.broker_id}"
         self._ready = re.compile(rf"^sparklog broker {spec.broker_id} listening on ", re.MULTILINE)
         # Unbuffered, or the line that says "ready" would wait in the child's buffer.
-        self._child = ChildProcess(
+        self._child = self.child(
             self.name, log_path, environ={"PYTHONUNBUFFERED": "1"}, clock=clock, data_dir=spec.data_dir
         )
 

@@ -15,10 +15,15 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def main(parent: int, command: list[str]) -> None:
+def die_with_parent() -> None:
+    """From now on the death of the parent thread kills this process; who may have died before is to be looked at."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         sys.exit(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}")
+
+
+def main(parent: int, command: list[str]) -> None:
+    die_with_parent()
     if os.getppid() != parent:
         sys.exit("the parent died before its child had started")
     try:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import IO, Protocol
 
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConnectionFailed
@@ -18,6 +19,21 @@ from sparklog.local.disk import shortage
 
 POLL_S = 0.02
 TAIL_LINES = 15
+
+
+class Launched(Protocol):
+    """What is asked of a process that was started: what ``subprocess.Popen`` says of these."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
 
 
 class ChildProcess:
@@ -41,7 +57,7 @@ class ChildProcess:
         self.log_path = log_path
         self._environ = {**os.environ, **(environ or {})}
         self._clock = clock or SystemClock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Launched | None = None
         self._log_start = 0
         self._log_told = 0
 
@@ -68,23 +84,27 @@ class ChildProcess:
     def spawn(self, command: Sequence[str]) -> None:
         """Start ``command``; returns at once."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        # -I and -S: the leash needs no package, and starts in the time of a bare interpreter.
-        leashed = [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *command]
         with self.log_path.open("ab") as log:
             self._log_start = self._log_told = log.seek(0, os.SEEK_END)
-            self._process = (
-                _spawning_thread()
-                .submit(
-                    subprocess.Popen,
-                    leashed,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=self._environ,
-                    start_new_session=True,
-                )
-                .result()
+            self._process = self.launch(command, self._environ, log)
+
+    def launch(self, command: Sequence[str], environ: Mapping[str, str], log: IO[bytes]) -> Launched:
+        """Start ``command`` in a session of its own, with ``environ`` for its environment and its output in ``log``."""
+        # -I and -S: the leash needs no package, and starts in the time of a bare interpreter.
+        leashed = [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *command]
+        return (
+            _spawning_thread()
+            .submit(
+                subprocess.Popen,
+                leashed,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environ,
+                start_new_session=True,
             )
+            .result()
+        )
 
     def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
         """Return when ``ready()``; ConnectionFailed with the log's tail when the child died or ``timeout`` s passed."""
