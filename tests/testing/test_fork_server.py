@@ -17,16 +17,18 @@ from sparklog.testing.fork_server import ForkedChild
 pytestmark = pytest.mark.integration
 KINDS = (ForkedChild, ChildProcess)
 _OF_THE_PROCESS = ("Umask", "SigBlk", "SigIgn", "SigCgt")
-DIES = """
-import sys
+LEAVES_ONE = """
+import os, signal, sys
 from pathlib import Path
 from sparklog.local.broker import BrokerProcess
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.fork_server import ForkedChild
 BrokerProcess.child = ForkedChild
-with BrokerHarness(Path(sys.argv[1]), sys.argv[2]) as broker:
-    print(broker.pid, flush=True)
-    sys.stdin.read()
+broker = BrokerHarness(Path(sys.argv[1]), sys.argv[2])
+broker.start()
+os.kill(broker.pid, signal.SIGSTOP)
+print(broker.pid, flush=True)
+sys.stdin.read()
 """
 
 
@@ -101,9 +103,10 @@ def test_a_start_that_fails_ends_as_that_of_an_executed_one(start):
     assert said[0] == said[1]
 
 
-def test_it_dies_with_those_who_asked_for_it(chroot, tmp_path):
-    command = [sys.executable, "-c", DIES, str(tmp_path), chroot]
+@pytest.mark.parametrize("end", [subprocess.Popen.kill, subprocess.Popen.communicate])
+def test_it_dies_with_those_who_asked_for_it_even_if_it_is_frozen(chroot, tmp_path, end):
+    command = [sys.executable, "-c", LEAVES_ONE, str(tmp_path), chroot]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         pid = int(parent.stdout.readline())
-        parent.kill()
+        end(parent)
         wait_for_death(pid)

@@ -11,6 +11,7 @@ command that is not the broker's, or an environment that differs there from the 
 
 from __future__ import annotations
 
+import atexit
 import io
 import logging
 import os
@@ -19,7 +20,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -69,10 +70,16 @@ class ForkedChild(ChildProcess):
 
 @cache
 def _server() -> ForkServerContext:
-    """It starts with the first process that is asked of it."""
+    """It starts with the first process that is asked of it. Who is left when we end is killed, and not waited for."""
+    atexit.register(_kill_who_is_left)
     server = get_context("forkserver")
     server.set_forkserver_preload([__name__, "sparklog.cli.commands.serve.broker"])
     return server
+
+
+def _kill_who_is_left() -> None:
+    for each in active_children():
+        each.kill()
 
 
 class _Forked:
