@@ -10,10 +10,11 @@ import subprocess
 import tomllib
 from functools import cache
 
+import nbformat
 import pytest
 import yaml
 from docs.commands import commands, complaint
-from docs.markdown import PAGES, Block, blocks, blocks_in, name, spans
+from docs.markdown import PAGES, ROOT, Block, blocks, blocks_in, name, spans
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.kafka_settings import is_kafkas
@@ -73,10 +74,14 @@ def test_every_command_in_the_text_is_one(page):
 
 @pytest.mark.parametrize("block", blocks_in("python"), ids=lambda block: block.place)
 def test_every_program_compiles_and_imports_what_is_there(block):
-    tree = compile(block.code, block.place, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    assert isinstance(tree, ast.Module)
-    missing = [each for node in ast.walk(tree) for each in _imported(node) if not _is_there(*each)]
-    assert not missing
+    assert _missing(block.code, block.place) == []
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=name)
+def test_every_cell_compiles_and_imports_what_is_there(notebook):
+    code = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+    plain = [(re.sub(r"^%.*", "", cell.source, flags=re.MULTILINE), cell.id) for cell in code]
+    assert [each for source in plain for each in _missing(*source)] == []
 
 
 @pytest.mark.parametrize("block", blocks_in("properties"), ids=lambda block: block.place)
@@ -150,6 +155,13 @@ def test_a_wrong_block_is_found(tmp_path):
     with pytest.raises(ValueError, match="not in the subpath"):
         list(blocks(page))
     assert Block("a.md", 3, "", "").language not in LANGUAGES
+
+
+def _missing(code, place):
+    """Module and name of each import that is of nothing. Raises SyntaxError for what is no Python."""
+    tree = compile(code, place, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    assert isinstance(tree, ast.Module)
+    return [each for node in ast.walk(tree) for each in _imported(node) if not _is_there(*each)]
 
 
 def _imported(node):

@@ -31,7 +31,7 @@ def test_its_outputs_are_in_the_file_and_tell_nothing_of_a_machine():
     assert_nothing_is_told_of_a_machine(re.sub(r'"image/png": "[^"]*"', "", told))
 
 
-@pytest.mark.slow  # a minute of a JVM of its own; the notebook of the flights runs in every run
+@pytest.mark.slow  # a minute of a JVM of its own; that of the flights runs up to its first cell of Spark in every run
 @pytest.mark.spark
 @pytest.mark.timeout(2 * CELL_TIMEOUT_S)
 def test_it_runs_and_comes_to_the_right_table(run, delta_jars):

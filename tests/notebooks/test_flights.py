@@ -51,15 +51,12 @@ def _told(output):
     )
 
 
+@pytest.mark.slow  # a minute of a JVM of its own; what comes before Spark runs in every run, below
 @pytest.mark.spark
 @pytest.mark.timeout(2 * CELL_TIMEOUT_S)
 def test_it_runs_counts_every_flight_and_leaves_nothing(run, delta_jars):
     run.execute()
-    assert f"{FLIGHTS:,} flights; the first" in run.text("flights")
-    assert f"{FLIGHTS:,} flights are in the log" in run.text("replay")
-    assert "1,000 flights shown" in run.text("group")
-    assert f"the group is {FLIGHTS - 1_000:,} flights behind" in run.text("lag")
-    assert f"{FLIGHTS:,} flights shown; the group is 0 behind" in run.text("lag")
+    _assert_clients_have_seen_all(run)
     assert "0 values do not parse" in run.text("parse")
     assert f"{FLIGHTS:,} flights read" in run.text("parse")
     assert "killed in the middle" in run.text("copy")
@@ -82,10 +79,19 @@ def test_it_runs_counts_every_flight_and_leaves_nothing(run, delta_jars):
     assert_nothing_is_left(run)
 
 
+def _assert_clients_have_seen_all(run):
+    assert f"{FLIGHTS:,} flights; the first" in run.text("flights")
+    assert f"{FLIGHTS:,} flights are in the log" in run.text("replay")
+    assert "1,000 flights shown" in run.text("group")
+    assert f"the group is {FLIGHTS - 1_000:,} flights behind" in run.text("lag")
+    assert f"{FLIGHTS:,} flights shown; the group is 0 behind" in run.text("lag")
+
+
 @pytest.mark.integration
-def test_a_cell_that_fails_leaves_nothing(run):
-    run.cell("flights").source = "raise ValueError('as if this cell had failed')"
+def test_it_runs_up_to_a_cell_that_fails_and_leaves_nothing(run):
+    run.cell("spark").source = "raise ValueError('as if this cell had failed')"
     with pytest.raises(CellExecutionError, match="as if this cell had failed"):
         run.execute()
+    _assert_clients_have_seen_all(run)
     assert len(run.seen["cluster"]) >= 3, "the kernel, ZooKeeper and the broker"
     assert_nothing_is_left(run)
