@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-TABLES = ("tests/jobs/test_offload.py", "tests/spark/batch/", "tests/spark/lake/", "tests/testing/test_session.py")
+TABLES = (
+    "tests/docs/test_changelog.py",
+    "tests/jobs/test_offload.py",
+    "tests/spark/batch/",
+    "tests/spark/lake/",
+    "tests/testing/test_session.py",
+)
 SOURCE = (
     "tests/spark/",
     "tests/demo/test_delays.py",

@@ -1,12 +1,13 @@
 """The programs on the page about changelogs: the table has what the database had."""
 
-import os
 import re
+import runpy
 import sys
 from pathlib import Path
 
 import pytest
 
+from sparklog import spark as spark_package
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.programs import run_program
 
@@ -22,8 +23,16 @@ def broker(tmp_path):
         yield harness.bootstrap_servers
 
 
-def test_the_table_has_what_the_database_had(broker, tmp_path, delta_jars, quick_spark):
-    del delta_jars
+@pytest.fixture
+def shared(spark, interpreted, delta_jars, monkeypatch):
+    """The page's program of Spark has the tests' session, which outlives it."""
+    del interpreted, delta_jars
+    monkeypatch.setattr(spark_package, "session", lambda *_, **__: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+
+
+@pytest.mark.usefixtures("shared")
+def test_the_table_has_what_the_database_had(broker, tmp_path, monkeypatch, capsys):
     programs = dict(_PROGRAM.findall(PAGE.read_text()))
     assert programs.keys() == {"changes.py", "table.py"}
     for name, text in programs.items():
@@ -31,6 +40,7 @@ def test_the_table_has_what_the_database_had(broker, tmp_path, delta_jars, quick
     changes = run_program([sys.executable, "changes.py", broker, "1000"], tmp_path, timeout=150)
     told = changes.stdout.splitlines()[-1]
     assert re.fullmatch(r"[1-9]\d* customers, [1-9]\d* orders", told)
-    command = [sys.executable, "table.py", broker, str(tmp_path / "table")]
-    table = run_program(command, tmp_path, timeout=300, environment=os.environ | quick_spark)
-    assert told in table.stdout.splitlines()
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["table.py", broker, str(tmp_path / "table")])
+    runpy.run_path(str(tmp_path / "table.py"))
+    assert told in capsys.readouterr().out.splitlines()
