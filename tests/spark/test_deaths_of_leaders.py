@@ -272,7 +272,7 @@ def check_restarts(copying, kill_at, deaths):
 @pytest.mark.parametrize(
     "deaths",
     [
-        [("writing", "source"), ("prepared", "decider"), ("recorded", "target")],
+        [("writing", "source"), ("recorded", "decider")],
         *(pytest.param([(moment, role) for moment in MOMENTS], marks=pytest.mark.slow, id=role) for role in ROLES),
     ],
 )

@@ -218,9 +218,9 @@ def test_a_checkpoint_that_is_copied_or_set_back_loses_no_rows_in_silence(
     ("step", "when"),
     [
         pytest.param("take_over", "before", marks=pytest.mark.slow),
-        ("record", "before"),
+        pytest.param("record", "before", marks=pytest.mark.slow),
         ("record", "after"),
-        pytest.param("finish", "amid", marks=pytest.mark.slow),
+        ("finish", "amid"),
     ],
 )
 def test_a_query_whose_commit_does_not_return(spark, stream, filled, make_topic, committed, step, when):
@@ -306,6 +306,7 @@ def test_a_killed_driver_and_failing_tasks(job, filled, make_topic, committed, t
     assert committed(out) == list(range(100))
 
 
+@pytest.mark.slow  # a JVM of its own; a query that goes no further at this step is above
 @pytest.mark.timeout(900)
 def test_a_killed_driver(job, stream, filled, make_topic, committed, tmp_path):
     """SIGKILL after the decision was recorded, in the middle of making it so; another driver goes on."""
