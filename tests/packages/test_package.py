@@ -104,12 +104,14 @@ def test_a_wheel_is_whole_and_of_no_machine(packages, house):
     }  # fmt: skip
     assert not [(name, each) for name, binary in binaries.items() for each in machine if each in binary]
     assert f"sparklog-{__version__}.dist-info/licenses/LICENSE" in names
-    whole = {each.relative_to("src").as_posix() for each in sources(house) if each.suffix != ".pxi"}
-    assert whole - {*names} == set()
+    library = house / "src"
+    assert {
+        each.relative_to(library).as_posix()
+        for each in (library / "sparklog").rglob("*")
+        if each.is_file() and each.suffix != ".pxi"
+    } <= {*names}
     assert not [each for each in names if re.search(r"(^|/)(test_|tests/|conftest)|\.(c|pxi)$", each)]
     assert {f"sparklog-{__version__}.data/data/share/sparklog/{path}" for path in data(house)} <= {*names}
-    page = (house / "src" / "sparklog" / "web" / "static").iterdir()
-    assert {f"sparklog/web/static/{path.name}" for path in page} <= {*names}
 
 
 def data(house):
