@@ -302,6 +302,9 @@ def test_lags_at_other_leaders_and_what_lacks_a_replica_since_a_broker_died(pair
             and page.value(REPLICAS + "underreplicatedpartitions") >= 4
             and page.value(controller + "activebrokercount") == page.value(controller + "activecontrollercount") == 1
             and page.value(controller + "offlinepartitionscount") == 3
+            and page.value("sparklog_leader_elections_total") >= 2
+            and page.value("kafka_controller_controllerstats_leaderelectionrateandtimems_count") >= 1
+            and page.value("kafka_controller_controllerstats_uncleanleaderelections_total") == 0
         )
 
     eventually(is_told)
