@@ -211,7 +211,7 @@ def test_a_port_that_accepts_and_says_nothing_is_told_from_one_where_nobody_is(r
 def test_an_address_that_is_none_is_named(run):
     result = run("topic", "list", "--bootstrap", "somewhere")
     assert (result.status, result.out) == (2, "")
-    assert "'--bootstrap': 'somewhere' is not host:port with a port from 1 to 65535\n" in result.err
+    assert "'somewhere' is not host:port with a port from 1 to 65535\n" in result.err
 
 
 def test_a_file_of_settings_that_cannot_be_read_is_named(run, tmp_path):

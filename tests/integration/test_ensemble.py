@@ -28,7 +28,7 @@ def epochs(six):
     """Each broker's epoch: it is another when the broker has registered again."""
     client = ZkClient(six.zookeeper_connect, session_timeout=30.0, connect_timeout=60.0, on_session=lambda _: None)
     try:
-        return {broker: info.epoch for broker, info in client.lasting(client.brokers).items()}
+        return {broker: info.epoch for broker, info in client.lasting(client.brokers.live).items()}
     finally:
         client.close()
 

@@ -9,6 +9,7 @@ import importlib
 import logging
 import os
 import sys
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import click
@@ -73,6 +74,8 @@ The command NAME of ROOM is ``sparklog.cli.commands.ROOM.NAME.NAME``.
 COMMANDS = {name: summary for room in ROOMS.values() for name, summary in room.items()}
 _ROOM_OF = {name: room for room, commands in ROOMS.items() for name in commands}
 
+_OF_BYTES = ("-k", "--key-separator", "-f", "--format")
+"""Options whose value is what is read or printed between texts: any bytes."""
 _FORM = f"not compiled: {not_compiled}" if not_compiled else "compiled"
 
 BROKEN_PIPE = 141
@@ -150,9 +153,10 @@ def _open_standard_streams() -> None:
 
 
 def _check_text(arguments: list[str]) -> None:
-    """Names are sent as UTF-8. Raises UsageError for what is none, unless it may be the name of a file."""
-    for each in arguments:
-        if not each.isascii() and "/" not in each and not os.path.exists(each):
+    """Names are sent as UTF-8. Raises UsageError for what is none, unless it may be the name of a file or is bytes."""
+    for before, each in pairwise(["", *arguments]):
+        is_bytes = before in _OF_BYTES or each.startswith(_OF_BYTES)
+        if not (each.isascii() or is_bytes or "/" in each or os.path.exists(each)):
             try:
                 each.encode()
             except UnicodeEncodeError:
