@@ -13,6 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from sparklog.cli.main import main
+from sparklog.client.admin.admin import AclFilter, Admin
+from sparklog.testing.secured import ADMIN
 
 PROGRAM = (sys.executable, "-m", "sparklog.cli.main")
 MARK = "SPARKLOG_TEST_MARK"
@@ -66,6 +68,19 @@ def here(run, bootstrap, monkeypatch):
     """``run``, against the shared cluster."""
     monkeypatch.setenv("SPARKLOG_BOOTSTRAP", bootstrap)
     return run
+
+
+@pytest.fixture
+def operator(secured):
+    """The user ``operator`` of the shared broker: it has no right before the test, and none after it."""
+
+    def forget():
+        with Admin(secured.client(ADMIN)) as admin:
+            admin.delete_acls([AclFilter(principal="User:operator")])
+
+    forget()
+    yield "operator"
+    forget()
 
 
 @pytest.fixture

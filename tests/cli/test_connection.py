@@ -47,12 +47,12 @@ OPERATIONS = (
 
 
 @pytest.fixture
-def granted(secured):
+def granted(secured, operator):
     """``granted(rights)``: the operator has these, and no others."""
 
     def grant(rights):
         with Admin(secured.client(ADMIN)) as admin:
-            admin.delete_acls([AclFilter(principal="User:operator")])
+            admin.delete_acls([AclFilter(principal=f"User:{operator}")])
             admin.create_acls([_binding(*right.split()) for right in filter(None, rights.split(", "))])
 
     return grant

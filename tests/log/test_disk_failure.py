@@ -158,14 +158,14 @@ def meet_in(monkeypatch, barrier):
     """No log is opened before as many are being opened as the barrier wants. How many were at a time, a directory."""
     opening, seen, lock = [], [], threading.Lock()
 
-    def open_slowly(path, *args):
+    def open_slowly(path, *args, **named):
         with lock:
             opening.append(path.parent)
             seen.append(opening.count(path.parent))
         barrier.wait(MEETING_S)
         with lock:
             opening.remove(path.parent)
-        return Log(path, *args)
+        return Log(path, *args, **named)
 
     monkeypatch.setattr(manager_module, "Log", open_slowly)
     return seen

@@ -43,16 +43,16 @@ def test_a_backup_is_made_listed_and_read_again(here, filled, dest):
     assert here("backup", filled, "--dest", dest).err.startswith("nothing was copied; ")
 
 
-def test_what_a_user_may_not_describe_is_told(run, secured, topic, dest):
+def test_what_a_user_may_not_describe_is_told(run, secured, operator, topic, dest):
     """``operator`` may read the topic. Of the groups with offsets in it, it is given the right to one, then to all."""
     hidden, named = f"{topic}-hidden", f"{topic}-named"
 
     def allow(operation, kind, name):
         pattern = ResourcePattern(kind, name, PatternType.LITERAL)
-        admin.create_acls([AclBinding(pattern, AclEntry("User:operator", "*", operation))])
+        admin.create_acls([AclBinding(pattern, AclEntry(f"User:{operator}", "*", operation))])
 
     def backed_up():
-        found = run("backup", topic, "--dest", dest, "--command-config", secured.client_file("operator"))
+        found = run("backup", topic, "--dest", dest, "--command-config", secured.client_file(operator))
         assert found.status == 0, found.err
         listed = json.loads(run("backup", "list", dest, "--output", "json").out)[-1]
         return found, listed
