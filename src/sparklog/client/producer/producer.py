@@ -66,6 +66,7 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed."""
         if self._thread.is_usable:
+            self._thread.check(waits=True)  # what may not wait now closes nothing
             try:
                 self._thread.run(self._producer.close(timeout))
             finally:
