@@ -120,10 +120,11 @@ def _has_ended(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        readable, _, _ = select.select([descriptor], [], [], 0)
+        look = select.poll()  # select() takes no descriptor beyond 1023
+        look.register(descriptor, select.POLLIN)
+        return bool(look.poll(0))
     finally:
         os.close(descriptor)
-    return bool(readable)
 
 
 def _be_broker(arguments: Sequence[str], environ: Mapping[str, str], directory: Path, log: Path) -> None:
