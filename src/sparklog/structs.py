@@ -62,6 +62,11 @@ class Endpoint(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
+def bracketed(host: str) -> str:
+    """The host as it stands before a port: an IPv6 address in brackets (RFC 3986, 3.2.2)."""
+    return f"[{host}]" if ":" in host else host
+
+
 class IsolationLevel(IntEnum):
     """What a reader may see (Kafka's ``isolation.level``)."""
 

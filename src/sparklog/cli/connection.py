@@ -15,6 +15,7 @@ import click
 from sparklog.cli.existing import require_topics
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
+from sparklog.structs import bracketed
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
@@ -277,7 +278,6 @@ def administering(cluster: ClusterMetadata) -> Iterator[Admin]:
     connection = cluster.any_broker()
     cluster.pool.give_back(connection)
     host, port = connection.endpoint
-    first = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    config = replace(cluster.config, bootstrap_servers=f"{first},{cluster.config.bootstrap_servers}")
+    config = replace(cluster.config, bootstrap_servers=f"{bracketed(host)}:{port},{cluster.config.bootstrap_servers}")
     with Admin(config) as admin:
         yield admin

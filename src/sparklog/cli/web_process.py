@@ -25,6 +25,7 @@ from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ConfigError
 from sparklog.local import leash
 from sparklog.local.broker import PROGRAM
+from sparklog.structs import bracketed
 
 _logger = logging.getLogger(__name__)
 _BOOTSTRAP = "bootstrap.servers"
@@ -189,7 +190,7 @@ def _address_of(protocol: SecurityProtocol, config: BrokerConfig, listeners: Seq
 def _reachable(host: str, port: int) -> str:
     if is_every_address(host):
         host = "::1" if ":" in host else "127.0.0.1"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{bracketed(host)}:{port}"
 
 
 async def _log_lines(stream: asyncio.StreamReader) -> None:

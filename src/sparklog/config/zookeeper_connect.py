@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from sparklog.errors import ConfigError
-from sparklog.structs import Endpoint
+from sparklog.structs import Endpoint, bracketed
 
 DEFAULT_PORT = 2181
 _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>[0-9]{1,5}))?")
@@ -26,7 +26,7 @@ class ConnectString(NamedTuple):
     @property
     def hosts(self) -> str:
         """The members alone, as ZooKeeper's clients want them."""
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.members)
+        return ",".join(f"{bracketed(host)}:{port}" for host, port in self.members)
 
 
 def parse_connect(text: str) -> ConnectString:

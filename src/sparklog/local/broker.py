@@ -14,6 +14,7 @@ from sparklog.local.log_lines import has_errors, news_in
 from sparklog.local.ports import LOOPBACK, require_free
 from sparklog.local.process import ChildProcess
 from sparklog.local.secured import BROKERS, CLIENTS
+from sparklog.structs import bracketed
 
 START_TIMEOUT_S = 60.0
 STOP_GRACE_S = 20.0
@@ -61,16 +62,12 @@ class BrokerSpec:
         if not self.inner_port:
             return []
         inner = f"{BROKERS}://{LOOPBACK}:{self.inner_port}"
-        own, told = (f"{CLIENTS}://{_bracketed(each)}:{self.port}" for each in (self.host, self._told))
+        own, told = (f"{CLIENTS}://{bracketed(each)}:{self.port}" for each in (self.host, self._told))
         return ["--set", f"listeners={own},{inner}", "--set", f"advertised.listeners={told},{inner}"]
 
     @property
     def _told(self) -> str:
         return self.advertised_host or self.host
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 class BrokerProcess:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from sparklog.errors import ConfigError
 from sparklog.local.ports import HIGHEST_PORT
+from sparklog.structs import bracketed
 
 HIGHEST_ID = 255
 CLIENT_PORT = 2181
@@ -41,13 +42,13 @@ class Server:
     @property
     def address(self) -> str:
         """``host:port``, as clients want it."""
-        return f"{_bracketed(self.host)}:{self.client_port}"
+        return f"{bracketed(self.host)}:{self.client_port}"
 
     @property
     def line(self) -> str:
         """What a member's configuration says of this one."""
         role = "observer" if self.observer else "participant"
-        return f"{_bracketed(self.host)}:{self.peer_port}:{self.election_port}:{role}"
+        return f"{bracketed(self.host)}:{self.peer_port}:{self.election_port}:{role}"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,3 @@ def _check(server: Server) -> None:
     for port in server.ports:
         if not 1 <= port <= HIGHEST_PORT:
             raise ConfigError(f"port {port} of server {server.id} is not one of 1 to {HIGHEST_PORT}")
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -17,6 +17,7 @@ from sparklog.local.process import ChildProcess
 from sparklog.local.running import Running
 from sparklog.security.tls.contexts import client_context
 from sparklog.security.tls.settings import TlsSettings
+from sparklog.structs import bracketed
 
 STOP_GRACE_S = 10.0
 
@@ -108,7 +109,7 @@ class EmbeddedZooKeeper(Running):
     @property
     def connect_string(self) -> str:
         """``host:port``, as clients want it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return f"{bracketed(self.host)}:{self.port}"
 
     @property
     def pid(self) -> int:

@@ -35,7 +35,7 @@ class RequestMeter:
         """Requests that were begun."""
         self.bytes_in = 0
         self.errors: dict[int, int] = {}
-        """How many answers, or results of single partitions of a Produce or Fetch, had each code but 0."""
+        """How many answers, or results of single partitions of a Produce, had each code but 0."""
         self.queued_s = 0.0
         """What they waited for their connections' turns, from when they were read."""
         self.loop_s = 0.0

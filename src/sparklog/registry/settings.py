@@ -13,6 +13,7 @@ from sparklog.config.definition import ConfigType, at_least, definitions, one_of
 from sparklog.errors import ConfigError
 from sparklog.security.tls.contexts import client_context
 from sparklog.security.tls.settings import TlsSettings
+from sparklog.structs import bracketed
 
 PREFIX = "schema.registry."
 _TLS = f"{PREFIX}ssl."
@@ -35,8 +36,7 @@ class Address:
     """The header, where the URL has a user."""
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}{self.path}"
+        return f"{'https' if self.is_tls else 'http'}://{bracketed(self.host)}:{self.port}{self.path}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from sparklog.errors import ConfigError
 from sparklog.security.mechanisms import JAAS
 from sparklog.security.sasl.plain import PLAIN_NAME
 from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS
+from sparklog.structs import bracketed
 
 CLIENT_ID: Final = "sparklog-web"
 _MECHANISM: Final = "sasl.mechanism"
@@ -90,14 +91,14 @@ class WebSettings:
             own = {_LOCALHOST, "127.0.0.1", "::1"}
         scheme, scheme_port = ("https", 443) if self.certificate is not None else ("http", 80)
         ports = (f":{port}", "") if port == scheme_port else (f":{port}",)
-        found = {f"{scheme}://{each}{told}".lower() for each in map(_bracketed, own) for told in ports}
+        found = {f"{scheme}://{each}{told}".lower() for each in map(bracketed, own) for told in ports}
         return frozenset(found | ({self.origin.rstrip("/").lower()} if self.origin else set()))
 
     def url(self, port: int) -> str:
         """Where a browser finds a server on this port."""
         if self.origin:
             return self.origin.rstrip("/") + "/"
-        return f"http{'s' if self.certificate is not None else ''}://{_bracketed(self.host)}:{port}/"
+        return f"http{'s' if self.certificate is not None else ''}://{bracketed(self.host)}:{port}/"
 
     def _check(self) -> None:
         if self.origin and _ORIGIN.fullmatch(self.origin) is None:
@@ -149,7 +150,3 @@ def _is_any(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

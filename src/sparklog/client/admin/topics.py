@@ -68,7 +68,7 @@ class TopicAdmin(AdminBase):
         return told, failures
 
     async def cluster_operations(self) -> frozenset[Operation]:
-        """What the caller may do with the cluster; all of it where nobody is asked for rights.
+        """What the caller may do with the cluster; everything, if the brokers have no authorizer.
 
         Without ``DESCRIBE`` lists have only the groups and topics for which it has that right of their own.
         """
