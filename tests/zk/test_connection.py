@@ -1,12 +1,14 @@
 """TLS to a real ZooKeeper, and whose the znodes are that a broker makes there."""
 
 import queue
+import threading
 from datetime import UTC, datetime
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
+from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NoAuthError
 from kazoo.security import ANYONE_ID_UNSAFE, Permissions
 
@@ -221,7 +223,7 @@ def _by_sasl(server, password, **more):
     )
 
 
-def test_znodes_are_those_of_a_user_that_sasl_knows(tmp_path):
+def test_znodes_are_those_of_a_user_that_sasl_knows(tmp_path, monkeypatch):
     pytest.importorskip("puresasl")
     with _ZooKeeperWithUsers(tmp_path, tick_time_ms=500, fsync=False) as server:
         zk = _by_sasl(server, "pw")
@@ -231,7 +233,23 @@ def test_znodes_are_those_of_a_user_that_sasl_knows(tmp_path):
         assert [(acl.perms, acl.id.scheme, acl.id.id) for acl in acls] == [(Permissions.ALL, "sasl", "broker")]
         with pytest.raises(CoordinationError, match="took neither user nor password") as refused:
             _by_sasl(server, "hidden")
-    assert "hidden" not in str(refused.value)
+        assert "hidden" not in str(refused.value)
+        monkeypatch.setattr(KazooClient, "start_async", _slow_to_look(KazooClient.start_async))
+        with pytest.raises(CoordinationError, match="took neither user nor password"):
+            _by_sasl(server, "hidden")
+
+
+def _slow_to_look(start_async):
+    """Looks whether it is connected only after the login, which follows the connection, has been refused."""
+
+    def start(kazoo):
+        refused = threading.Event()
+        kazoo.add_listener(lambda state: refused.set() if state == KazooState.LOST else None)
+        live = start_async(kazoo)
+        assert refused.wait(30)
+        return live
+
+    return start
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from sparklog.config.zookeeper_connect import parse_connect
@@ -92,10 +93,11 @@ class ZnodeClient:
         self._security = security
         self.kazoo = kazoo_client(self._members, session_timeout, security=security)
         self._on_session = on_session
+        self._refused_login = False
         self.kazoo.add_listener(self._on_state)
         try:
             self.kazoo.start(timeout=connect_timeout)
-        except KazooTimeoutError as error:
+        except KazooTimeoutError as error:  # at once, where the login was refused before kazoo saw itself connected
             self.kazoo.close()
             raise CoordinationError(self._why_not_connected(connect)) from error
         if security.jaas:
@@ -115,18 +117,19 @@ class ZnodeClient:
             self.kazoo.exists("/")
         except (AuthFailedError, ConnectionClosedError, SessionExpiredError) as error:
             self.close()
-            raise CoordinationError(
-                f"ZooKeeper at {connect} took neither user nor password, or has no SASL"
-                " (sparklog.zookeeper.sasl.jaas.config)"
-            ) from error
+            raise CoordinationError(_login_refused(connect)) from error
 
     def _why_not_connected(self, connect: str) -> str:
+        if self._refused_login:
+            return _login_refused(connect)
         seconds, complaint = f"within {self._connect_timeout:.0f} s", self.kazoo.handler.complaint
         if complaint:
             return f"no ZooKeeper at {connect} could be spoken to {seconds} (zookeeper.ssl.*): {complaint}"
         return f"no ZooKeeper answers at {connect} {seconds}; is it running (zookeeper.connect)?"
 
     def _on_state(self, state: str) -> None:
+        if self.kazoo.client_state == KeeperState.AUTH_FAILED:
+            self._refused_login = True
         word = {
             KazooState.CONNECTED: SessionEvent.CONNECTED,
             KazooState.SUSPENDED: SessionEvent.SUSPENDED,
@@ -307,6 +310,12 @@ class _Watch(NamedTuple):
 
 def watching(on_change: OnChange | None) -> _Watch | None:
     return None if on_change is None else _Watch(on_change)
+
+
+def _login_refused(connect: str) -> str:
+    return (
+        f"ZooKeeper at {connect} took neither user nor password, or has no SASL (sparklog.zookeeper.sasl.jaas.config)"
+    )
 
 
 def _check_size(path: str, old: Stored | None, data: bytes | None) -> None:
