@@ -64,13 +64,14 @@ class ScriptedBroker:
         self.endpoint = Endpoint("127.0.0.1", 0)
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, *self.endpoint, ssl=self._cluster.tls)
+        self._server = await asyncio.start_server(self._accept, *self.endpoint)
         self.endpoint = Endpoint(*self._server.sockets[0].getsockname())
 
     async def stop(self) -> None:
-        """Close the listener and every connection; ``start`` opens the same port again."""
+        """Close the listener and every connection, in a handshake of TLS too; ``start`` opens the same port again."""
         if self._server is not None:
             self._server.close()
+            await _settled()
         for task, writer in self._open.items():
             task.cancel()
             writer.transport.abort()
@@ -83,6 +84,12 @@ class ScriptedBroker:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        if self._cluster.tls is not None:
+            try:
+                await writer.start_tls(self._cluster.tls)
+            except OSError:  # the client does not trust us, or we do not trust it
+                writer.transport.abort()
+                return
         answers: asyncio.Queue[Awaitable[list[Chunk]]] = asyncio.Queue()
         answering = asyncio.create_task(self._write_answers(answers, writer))
         reading = asyncio.create_task(self._read_requests(reader, answers))
@@ -252,6 +259,12 @@ async def no_kafka() -> AsyncIterator[Endpoint]:
         yield Endpoint(*server.sockets[0].getsockname())
     finally:
         server.close()
+
+
+async def _settled() -> None:
+    """Until a connection that was accepted in this turn of the loop has its transport: asyncio takes three turns."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 def _decoded(api: ApiKey, version: int, body: memoryview) -> Any:
