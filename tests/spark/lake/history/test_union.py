@@ -171,6 +171,17 @@ def test_rows_that_are_deleted_from_the_table_are_not_there(scene):
     assert scene.read() == [2, 3, 4, *range(6, 30)]
 
 
+def test_a_topic_whose_name_is_longer_than_the_statistics_of_a_file(cluster, topic, tmp_path):
+    """Its rows are compared one by one, in files of a writer that keeps texts as views."""
+    from deltalake import DeltaTable
+
+    scene = Scene(cluster.bootstrap_servers, topic.ljust(100, "x"), tmp_path / "table")
+    full(scene)
+    DeltaTable(str(scene.table.path)).delete("offset in (0, 1, 5)")
+    assert scene.read() == [2, 3, 4, *range(6, 30)]
+    scene.close()
+
+
 def test_a_log_that_ends_before_the_table_does(scene):
     scene.send(10)
     scene.offload()

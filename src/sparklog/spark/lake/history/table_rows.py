@@ -295,7 +295,8 @@ def _chosen(marks: pa.Table, piece: _Piece, wanted: OffsetRange) -> np.ndarray:
     if "partition" in marks.column_names:
         chosen &= _numbers(marks.column("partition")) == wanted.tp.partition
     if "topic" in marks.column_names:
-        chosen &= _numbers(pc.equal(marks.column("topic"), wanted.tp.topic).fill_null(False))
+        topics = _as(marks.column("topic"), pa.string())
+        chosen &= _numbers(pc.equal(topics, wanted.tp.topic).fill_null(False))
     if piece.file.kept is not None:
         chosen &= _kept(piece.file.kept, piece.first_row, len(chosen))
     return chosen
@@ -334,7 +335,7 @@ def _is_of(tp: TopicPartition, file: TableFile, bounds: Mapping[str, tuple[objec
 
 
 def _as(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """The column as Spark wants it: files of other writers have times without a zone, and other names in lists."""
+    """The column as ``kind``: other writers have times without a zone, views of texts, other names in lists."""
     if column.type == kind:
         return column
     if pa.types.is_timestamp(kind) and column.type.tz is None:
