@@ -55,7 +55,30 @@ def test_the_controller_in_office_is_obeyed_and_looked_up_once_an_epoch():
         assert await stage.admit(5, controller_id=2) is ErrorCode.NONE
         assert await stage.admit(3) is ErrorCode.STALE_CONTROLLER_EPOCH
         assert await stage.admit(5) is ErrorCode.STALE_CONTROLLER_EPOCH, "an epoch has one controller"
-        assert stage.looks == 2
+        assert [await stage.admit(5, controller_id=2) for _ in range(3)] == [ErrorCode.NONE] * 3
+        assert stage.looks == 4, "each that is not the one known is looked up"
+
+    asyncio.run(test())
+
+
+def test_a_zookeeper_that_was_set_back_has_the_last_word():
+    async def test():
+        stage = Stage(holder=1, epoch=9)
+        assert await stage.admit(9) is ErrorCode.NONE
+        stage.office = Term(2, 4)
+        assert await stage.admit(4, controller_id=2) is ErrorCode.NONE
+        assert await stage.admit(9) is ErrorCode.STALE_CONTROLLER_EPOCH
+        stage.office = Term(3, 4)
+        assert await stage.admit(4, controller_id=3) is ErrorCode.NONE
+
+    asyncio.run(test())
+
+
+def test_what_is_meant_for_another_registration_costs_no_look():
+    async def test():
+        stage = Stage(epoch=3)
+        assert await stage.admit(3, broker_epoch=99) is ErrorCode.STALE_BROKER_EPOCH
+        assert stage.looks == 0
 
     asyncio.run(test())
 

@@ -257,6 +257,26 @@ def test_registering_ends_when_the_broker_stops(on_stage, proxy):
     on_stage(test)
 
 
+def test_a_zookeeper_that_stays_away_is_said(on_stage, proxy, caplog):
+    clock = ManualClock()
+
+    async def test(stage):
+        await stage.registration.register()
+        stage.registration.say_if_silent()
+        assert stage.registration.is_connected
+        assert not caplog.records
+        proxy.set_down(True)
+        await until(lambda: not stage.registration.is_connected)
+        clock.advance(40)
+        stage.registration.say_if_silent()
+        (told,) = [each.message for each in caplog.records if each.name == "sparklog.broker.registration"]
+        assert "no ZooKeeper has taken this broker's connection for 40 s" in told
+        proxy.set_down(False)
+        await until(lambda: stage.registration.is_connected)
+
+    on_stage(test, clock)
+
+
 def test_a_broker_that_was_killed_is_followed_at_once(on_stage, zookeeper, chroot, tmp_path):
     async def test(stage):
         dead = stage.session(zookeeper)

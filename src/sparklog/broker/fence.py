@@ -5,9 +5,11 @@ Invariants:
 - A request of a controller is obeyed only if it bears the epoch of this broker's registration. Until that is known it
   is held, and from the loss of a session until the next registration. Kafka takes -1 for a request of a version without
   the field; every version that is served here has it, so -1 is as stale as any other epoch.
-- A controller is believed when ZooKeeper has confirmed its id and its epoch, once an epoch. A higher epoch than the
-  highest that was confirmed is looked up first, so that a forged frame cannot fence the controller in office. One look
-  serves all requests that wait for it, and only one is under way: frames cannot pile up work on ZooKeeper.
+- A controller is believed when ZooKeeper has confirmed its id and its epoch, once an epoch. Any other is looked up
+  first, so that a forged frame cannot fence the controller in office. One look serves all requests that wait for it,
+  and only one is under way: frames cannot pile up work on ZooKeeper.
+- What ZooKeeper said last counts, also where the epoch is lower than one before: it may have been set back to an older
+  state, and no controller would be obeyed otherwise until every broker is started again.
 - The last check and what it allows happen in one turn of the loop. A handler that awaits something after ``admit`` asks
   ``check`` again.
 
@@ -67,7 +69,7 @@ class ControllerFence:
     async def admit(self, request: OfController) -> ErrorCode:
         """NONE if the request is to be obeyed now, or the code to answer; it may take a look at ZooKeeper."""
         await self._settled.wait()
-        if self._broker_epoch is not None and request.controller_epoch > self._office.epoch:
+        if self._broker_epoch == request.broker_epoch and _term_of(request) != self._office:
             await self._learn()
         code = self.check(request)
         if code is not ErrorCode.NONE:
@@ -84,7 +86,7 @@ class ControllerFence:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if request.broker_epoch != self._broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
-        if (request.controller_id, request.controller_epoch) != self._office:
+        if _term_of(request) != self._office:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
@@ -104,6 +106,9 @@ class ControllerFence:
             except (ApiError, CoordinationError):
                 await asyncio.sleep(_ASK_AGAIN_S)
                 continue
-            if found.epoch > self._office.epoch:
-                self._office = found
+            self._office = found
             return
+
+
+def _term_of(request: OfController) -> Term:
+    return Term(request.controller_id, request.controller_epoch)

@@ -58,8 +58,7 @@ class Registration:
         self._losses = 0
         self.events: Counter[str] = Counter()
         """How often each of ``SessionEvent`` was heard of."""
-        self.is_connected = True
-        """Whether a ZooKeeper answers, as far as is known."""
+        self._silent_since: float | None = None
         self._look = asyncio.Event()
         self._given_up = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -67,7 +66,10 @@ class Registration:
     def on_session(self, event: str) -> None:
         """Told of each event of the session, in their order."""
         self.events[event] += 1
-        self.is_connected = event == SessionEvent.CONNECTED
+        if event == SessionEvent.CONNECTED:
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = self._clock.monotonic()
         if event == SessionEvent.EXPIRED:
             _logger.warning("the ZooKeeper session is lost; registering again when ZooKeeper is back")
             self._session = 0
@@ -75,6 +77,21 @@ class Registration:
             self._fence.unregistered()
         elif event == SessionEvent.CONNECTED:
             self._look.set()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a ZooKeeper answers, as far as is known."""
+        return self._silent_since is None
+
+    def say_if_silent(self) -> None:
+        """What waits for ZooKeeper waits without a word, so an operator is told, each time that this is called."""
+        if self._silent_since is not None:
+            _logger.warning(
+                "no ZooKeeper has taken this broker's connection for %.0f s: no leader is elected, and no topic, setting"
+                " or ISR changes, until one does. Is it running? One that has lost its data directory, or was set back"
+                " to an older state, refuses brokers that have seen more",
+                self._clock.monotonic() - self._silent_since,
+            )
 
     def follow(self, on_registered: Callable[[], None], on_failure: Callable[[BaseException], None]) -> None:
         """Register again whenever there is a new session, from now on."""

@@ -91,6 +91,7 @@ _HAND_OVER_S = 10.0
 _GRANTS_INTERVAL_MS = 1000
 _CERTIFICATES_INTERVAL_MS = 3_000
 _REPORT_AGAIN_S = 1.0
+_SILENCE_INTERVAL_MS = 30_000
 T = TypeVar("T")
 
 
@@ -575,6 +576,7 @@ class Broker:
             (_GRANTS_INTERVAL_MS, self._context.cleaning_grants.tend),
             (_GRANTS_INTERVAL_MS, self._context.adopter.tend),
             (_CERTIFICATES_INTERVAL_MS, self._ends.look_at_certificates),
+            (_SILENCE_INTERVAL_MS, self.registration.say_if_silent),
             (config.delegation_token_expiry_check_interval_ms, self._remove_ended_tokens),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]

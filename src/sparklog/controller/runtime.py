@@ -62,6 +62,8 @@ not stopped, or somebody else has said it. Ours take 15 s at most until their re
 """
 _REFUSALS_TOLD = 100
 """In ten seconds, of each kind."""
+_FAILURES_TOLD = 1
+"""Of ZooKeeper, in ten seconds."""
 
 
 async def _default_configs(topics: Collection[str]) -> dict[str, TopicConfig]:
@@ -348,7 +350,7 @@ class Controller:
                     if gone is not None:
                         await self._stand_for_election(gone)
             except CoordinationError as error:
-                _logger.warning("controller: %s", error)
+                self._warnings.warn("zookeeper", f"controller: {error}", most=_FAILURES_TOLD)
                 await self._resign()
                 await asyncio.sleep(_STAND_AGAIN_S)
             except Exception:  # or the cluster would be without a controller for as long as this process lives
