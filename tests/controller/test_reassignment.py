@@ -204,6 +204,40 @@ def test_a_replica_that_has_gone_is_not_elected_when_it_is_made_anew():
     assert finish(election.decide(context))[TP].leader == NO_LEADER
 
 
+def test_a_move_does_not_end_with_a_state_that_counts_on_a_replica_that_goes():
+    """Decided as it leaves the ISR, for it has died: it would be counted on with nothing when it is a replica again."""
+    context = context_of(ReplicaAssignment((1, 2), (), (2,)))
+    context.min_isrs["t"] = 2
+    del context.brokers[2]
+    wanted = finish(election.decide(context))
+    assert wanted[TP].eligible == (2,)
+    for _ in range(2):
+        states = {tp: replace(state, version=state.version + 1) for tp, state in wanted.items()}
+        context.write(states)
+        reassignment.took_effect(context, states)
+        wanted = finish(election.decide(context))
+        wanted |= finish(reassignment.decide(context, wanted))
+    assert not wanted
+    assert context.replicas(TP) == (1,)
+    assert (context.states[TP].isr, context.states[TP].eligible) == ((1,), ())
+
+
+@pytest.mark.parametrize("live", [(), (3,)], ids=["both are dead", "one is left that is to go"])
+def test_a_move_that_is_given_up_while_its_replicas_are_dead_ends_with_one_that_can_lead(live):
+    """Who was added for nothing has its files set aside: were it waited for, there would be no leader for good."""
+    context = context_of(MOVING, isr=(1, 3), live=live)
+    reassignment.began(context, "t", {0: ReplicaAssignment((1, 2))})
+    for back in ((), (3,), (1, 3)):
+        context.brokers |= {each: BrokerInfo(each, Endpoint("h", each)) for each in back}
+        wanted = finish(election.decide(context))
+        wanted |= finish(reassignment.decide(context, wanted))
+        states = {tp: replace(state, version=state.version + 1) for tp, state in wanted.items()}
+        context.write(states)
+        reassignment.took_effect(context, states)
+    assert (context.states[TP].leader, context.states[TP].isr) == (1, (1,))
+    assert reassignment.departing(context) == {3: [TP]}
+
+
 def test_who_is_eligible_stays_so_when_others_are_added():
     context = context_of(isr=(1,))
     context.min_isrs["t"] = 2

@@ -51,7 +51,7 @@ def elect(
     """
     if not restarted and not leaving and state.leader in live and all(each in live for each in state.isr):
         return None
-    left = [each for each in standing(state, restarted) if each in replicas or each in state.isr]
+    left = _left(state, replicas, restarted)
     isr = _in_sync(state, replicas, live, leaving, left)
     eligible, last_known = tuple[int, ...](), tuple[int, ...]()
     if isr:
@@ -80,6 +80,14 @@ def elect(
         last_known=last_known,
         min_isr=min_isr,
     )
+
+
+def _left(state: PartitionState, replicas: Sequence[int], restarted: Collection[int]) -> list[int]:
+    """Those that stand, the ISR first. One that is a replica no more, for its move was given up, counts only where no
+    other does: it can never lead, and would be waited for in vain.
+    """
+    members = standing(state, restarted)
+    return [each for each in members if each in replicas] or [each for each in members if each in state.isr]
 
 
 def _in_sync(

@@ -225,7 +225,10 @@ def took_effect(context: ControllerContext, written: Mapping[TopicPartition, Par
 
 
 def _is_over(assignment: ReplicaAssignment, state: PartitionState) -> bool:
-    return set(state.isr) == set(assignment.target) and state.leader in assignment.target
+    """Who is to go is not counted on any more, for its files go: a state decided for another reason may count on it."""
+    target = set(assignment.target)
+    others = {*state.eligible, *state.last_known}
+    return set(state.isr) == target and state.leader in target and others <= target
 
 
 def departing(context: ControllerContext) -> dict[int, list[TopicPartition]]:
