@@ -1,6 +1,8 @@
 """Starting and stopping a broker: what a start that fails leaves behind, and a stop of which steps fail."""
 
 import asyncio
+import queue
+import socket
 import threading
 from dataclasses import replace
 from uuid import UUID
@@ -148,3 +150,35 @@ def test_a_start_asks_zookeeper_about_a_partition_that_is_in_two_directories(con
     for home in homes:
         (stray,) = home.glob("gone-0*")
         assert stray.name.endswith("-stray")
+
+
+def test_a_host_that_a_limit_names_is_looked_up_beside_the_loop(config, monkeypatch):
+    asked, answer, look_up = queue.Queue(), threading.Event(), socket.getaddrinfo
+
+    def slow(host, *rest, **how):
+        if host != "far.invalid":
+            return look_up(host, *rest, **how)
+        thread = threading.current_thread()
+        asked.put(thread)
+        if thread is not threading.main_thread():
+            assert answer.wait(60)
+        return look_up("127.0.0.7", *rest, **how)
+
+    async def limit():
+        broker = Broker(config)
+        await broker.start()
+        try:
+            broker._limit_connections(replace(config, max_connections_per_ip_overrides="far.invalid:3"))
+            looking = await asyncio.to_thread(asked.get, timeout=60)
+            assert looking is not threading.current_thread()
+            assert broker._server.limits.per_host_overrides == {}
+            answer.set()
+            while not broker._server.limits.per_host_overrides:
+                await asyncio.sleep(0)
+            assert broker._server.limits.per_host_overrides == {"127.0.0.7": 3}
+        finally:
+            answer.set()
+            await broker.stop()
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    asyncio.run(limit())

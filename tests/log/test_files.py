@@ -173,3 +173,18 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, durable):
         write_atomically(path, b"new", durable=durable)
     assert os.listdir(tmp_path) == ["x"]
     assert path.read_bytes() == b"old"
+
+
+def test_of_two_who_replace_a_file_at_once_both_do(tmp_path, monkeypatch):
+    path, replace = tmp_path / "x", os.replace
+
+    def overtaken(source, target):
+        monkeypatch.setattr(os, "replace", replace)
+        write_atomically(path, b"the other's")
+        assert path.read_bytes() == b"the other's"
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", overtaken)
+    write_atomically(path, b"mine")
+    assert path.read_bytes() == b"mine"
+    assert os.listdir(tmp_path) == ["x"]
