@@ -873,6 +873,44 @@ def test_a_write_that_another_came_before_is_refused_and_what_it_wrote_is_known(
     on_stage(test)
 
 
+def test_a_leader_that_knows_a_later_state_has_the_controller_look_again(on_stage):
+    """Else the ISR would never change again: the controller looks at a state where it wants another."""
+
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        before = await state_in_zookeeper(stage, zk)
+        data = znodes.encode_partition_state(before)
+        await stage.run_zk(zk.kazoo.set, znodes.partition_state_path(T0), data)
+        assert await ask(controller, 1, partition_epoch=before.version + 1) is ErrorCode.NOT_CONTROLLER
+        assert (await ask(controller, 1, partition_epoch=before.version + 1)).isr == (1,)
+        assert await ask(controller, 1, partition_epoch=before.version + 9) is ErrorCode.NOT_CONTROLLER
+
+    on_stage(test)
+
+
+def test_an_isr_that_is_written_while_its_topic_is_read_stays_known(on_stage, monkeypatch):
+    """The topic is read again when it has grown: the state that was read first is not the last."""
+
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        await ask(controller, 1)
+        read, written = controller._states.read, []
+
+        async def slow(replicas):
+            states = await read(replicas)
+            written.append(await ask(controller, 1, 2))
+            return states
+
+        monkeypatch.setattr(controller._states, "read", slow)
+        controller.look_at("t")
+        await until(lambda: written)
+        await controller.elect_preferred([])  # a look has ended
+        assert controller.context.states[T0] == written[0] == await state_in_zookeeper(stage, zk)
+        assert controller.context.states[T0].version == written[0].version
+
+    on_stage(test)
+
+
 def test_a_write_whose_answer_was_lost_is_found_done(on_stage):
     """ZooKeeper has the very state that was to be written, in a later version."""
 

@@ -143,13 +143,17 @@ class ControllerContext:
                 self.log_ends.pop(tp, None)
             self._await(tp)
 
+    def is_news(self, tp: TopicPartition, state: PartitionState) -> bool:
+        """Whether ZooKeeper has had this state of the partition after the one that is known."""
+        known = self.states.get(tp)
+        return known is None or state.version > known.version
+
     def found(self, states: dict[TopicPartition, PartitionState]) -> None:
         """ZooKeeper had these states when it was asked, or when their leaders had an ISR written. What is known to be
         newer stays: two writes may be told of in another order than they were made.
         """
         for tp, state in states.items():
-            known = self.states.get(tp)
-            if known is None or state.version > known.version:
+            if self.is_news(tp, state):
                 self.states[tp] = self._believed(tp, state)
                 self.restarted.get(tp, set()).intersection_update(standing(state))
 

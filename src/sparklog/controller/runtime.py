@@ -269,8 +269,11 @@ class Controller:
         before = dict(context.brokers)
         verdicts = await in_steps(self._judging(context, leader, asked))
         wanted = {tp: state for tp, state in verdicts.items() if isinstance(state, PartitionState)}
+        behind = [tp for tp, verdict in verdicts.items() if verdict is ErrorCode.NOT_CONTROLLER]
         if wanted:
             await self._write_isrs(context, wanted, before)
+        if behind:
+            await self._read_again(context, behind)
         return await in_steps(self._outcomes(context, verdicts))
 
     def _judging(
@@ -302,6 +305,18 @@ class Controller:
         if context is self._context:
             self._answered |= written.keys()
             self._look.set()
+
+    async def _read_again(self, context: ControllerContext, behind: Collection[TopicPartition]) -> None:
+        """Leaders know of later states of these than this controller does: it is another's term, or a state was written
+        by somebody else, which nothing but a look at ZooKeeper tells.
+        """
+        try:
+            there = {tp: context.replicas(tp) for tp in behind if tp in context.states}
+            found = await self._states.read(there)
+        except CoordinationError as error:
+            self._stand.set()
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer: {error}") from error
+        context.found({tp: state for tp, state in found.items() if tp in context.states})
 
     def _outcomes(
         self, context: ControllerContext, verdicts: Mapping[TopicPartition, PartitionState | ErrorCode]
@@ -474,9 +489,11 @@ class Controller:
             return
         if assignment is not None:
             context.assign(assignment)
-            context.states.update(states)
-            for tp in states:
+            fresh = {tp: state for tp, state in states.items() if context.is_news(tp, state)}
+            context.states.update(fresh)  # what was written while this was read is known already
+            for tp in fresh:
                 context.look_for_restarts(tp)
+            for tp in states:
                 context.look_for_moves(tp)
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
