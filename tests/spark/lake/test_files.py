@@ -58,7 +58,18 @@ def test_a_file_and_what_is_told_of_it(tmp_path):
         "maxValues": {"partition": 0, "offset": 19, "timestamp": "1970-01-01T00:00:00.019Z"},
         "nullCount": {"key": 2, "value": 0, "partition": 0, "offset": 0, "timestamp": 0},
     }
-    assert written.to_action()["path"] == written.path.replace("=", "%3D")
+    assert written.to_action()["path"] == written.path
+
+
+def test_a_path_is_escaped_as_hadoop_does_it(tmp_path):
+    values = ["a b%/ü=:'~", None]
+    files = TableFiles(str(tmp_path), ("offset", "größe"), ("größe",))
+    writer = TableWriter(files)
+    for value in values:
+        writer.write_to((value,), pa.RecordBatch.from_pydict({"offset": [1], "größe": [value]}))
+    paths = [written.to_action()["path"].rpartition("/")[0] for written in writer.finish()]
+    name = "gr%25C3%25B6%25C3%259Fe"
+    assert paths == [f"{name}=a%20b%2525%252F%25C3%25BC%253D%253A%2527~", f"{name}=__HIVE_DEFAULT_PARTITION__"]
 
 
 def test_a_time_that_no_date_has_is_not_told(tmp_path):

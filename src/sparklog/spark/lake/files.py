@@ -78,9 +78,13 @@ class WrittenFile(NamedTuple):
     """JSON, as Delta's protocol has it."""
 
     def to_action(self) -> dict[str, Any]:
-        """Delta's ``add``."""
+        """Delta's ``add``.
+
+        The path is escaped as Hadoop does it, to the letter: ``VACUUM`` compares texts, and removes a file that the
+        table names in another way. Hadoop leaves ``=`` as it is.
+        """
         return {
-            "path": quote(self.path),
+            "path": quote(self.path, safe="/="),
             "partitionValues": self.partition_values,
             "size": self.size,
             "modificationTime": self.modified_ms,
@@ -219,7 +223,7 @@ class _FileWriter:
     ) -> None:
         self._fs = filesystem
         self._values = values
-        directory = "".join(f"{name}={_directory(value)}/" for name, value in values.items())
+        directory = "".join(f"{_directory(name)}={_directory(value)}/" for name, value in values.items())
         self._path = f"{directory}part-{uuid4()}.{compression}.parquet"
         self._full = f"{root.rstrip('/')}/{self._path}"
         self._stats = FileStatistics()
@@ -256,7 +260,10 @@ def _has_dictionary(field: pa.Field) -> bool:
 
 
 def _directory(value: str | None) -> str:
-    """A value of the partition in the name of a directory, where nobody reads it back: the commit has it."""
+    """A name or a value of the partition in the name of a directory, where nobody reads it back: the commit has it.
+
+    It is of ASCII letters, digits, ``_.-~%`` and blanks, whose escapes are the same in all of Delta's writers.
+    """
     return _NULL if value is None else quote(value[:_MOST_OF_A_NAME], safe=" ")[:_MOST_OF_A_NAME]
 
 

@@ -207,6 +207,19 @@ def test_old_files_are_removed(spark, home, make, send, cluster):
     assert {"OPTIMIZE", "VACUUM END"} <= {row.operation for row in history}
 
 
+@pytest.mark.slow
+def test_a_vacuum_removes_nothing_that_the_table_has(spark, home, make, send, decoded):
+    kinds = ["a b", " 50% ", "a/b:c=d", "%2F", "ü😀\u2028", "o'\"\\c", "nl\nx\0\x7f", "..", "{+#?*[~]}", "x" * 200, ""]
+    name = make()
+    send(name, *(json.dumps({"n": n, "kind": kind}).encode() for n, kind in enumerate(kinds)), b'{"n": 11}')
+    everything = Maintenance(vacuum_s=0.0, is_vacuum_unsafe=True)
+    run(spark, decoded(name, schema="n BIGINT, kind STRING", partition_by=("kind",), maintenance=everything))
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{home / 'table'}`").select("operation").collect()
+    assert "VACUUM END" in {row.operation for row in history}
+    rows = [(row.n, row.kind) for row in table(spark, home).collect()]
+    assert sorted(rows) == [(n, kind or None) for n, kind in enumerate([*kinds, None])]
+
+
 def test_a_vacuum_below_the_limit_is_refused(spark, home, make, send, cluster):
     name = make()
     send(name, b"x")
