@@ -2,7 +2,7 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.schema import READ_COLUMNS, check_read_schema, check_write_schema, source_schema
+from sparklog.spark.schema import READ_COLUMNS, WRITE_COLUMNS, check_read_schema, check_write_schema, source_schema
 
 
 def _schema(**columns):
@@ -58,6 +58,16 @@ def test_a_write_takes_binary_and_string(kind):
 
 def test_a_write_leaves_out_what_it_does_not_know():
     check_write_schema(_schema(value=BinaryType(), offset=LongType(), other=IntegerType()), "t")
+
+
+@pytest.mark.parametrize("name", ["Key", "HEADERS", "Topic", "Partition", "VALUE"])
+def test_a_column_of_the_sink_in_other_case_is_refused(name):
+    schema = StructType().add(name, StringType())
+    if name != "VALUE":
+        schema.add("value", StringType())
+    with pytest.raises(DataSourceError, match=f"column '{name}' would not be written: the sink's is '{name.lower()}'"):
+        check_write_schema(schema, "t")
+    check_write_schema(schema.add(name.lower(), WRITE_COLUMNS[name.lower()][0]), "t")
 
 
 @pytest.mark.parametrize(

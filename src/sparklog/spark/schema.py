@@ -71,7 +71,18 @@ def check_read_schema(schema: StructType) -> None:
 
 
 def check_write_schema(schema: StructType, topic_option: str | None) -> None:
-    """Raises DataSourceError unless a DataFrame of this schema can be written. Columns of other names are ignored."""
+    """Raises DataSourceError unless a DataFrame of this schema can be written.
+
+    Columns of other names are ignored, but not one that is the sink's in other case: Spark takes these names for the
+    same, and rows would lose their keys without a word.
+    """
+    for name in schema.names:
+        meant = name.lower()
+        if name != meant and meant in WRITE_COLUMNS and meant not in schema.names:
+            raise DataSourceError(
+                "SPARKLOG_UNSUPPORTED_SCHEMA",
+                f"column {name!r} would not be written: the sink's is {meant!r}; rename the column, or drop it",
+            )
     if "value" not in schema.names:
         raise DataSourceError("SPARKLOG_UNSUPPORTED_SCHEMA", "the DataFrame to write has no column 'value'")
     if topic_option is None and "topic" not in schema.names:
