@@ -4,10 +4,12 @@ import json
 import shutil
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import StatusTracker
 from pyspark.errors import PySparkException
 
 from sparklog.client import Admin, Consumer, NewTopic
@@ -195,6 +197,16 @@ def test_a_partition_that_there_is_not(spark, options, records, files, via):
     with pytest.raises(Exception, match=r"names (partition )?7"):
         run(spark, options(files / "bad", key=None, timestamp=None, partition="p", via=via))
     assert not records("read_uncommitted")
+
+
+@pytest.mark.parametrize("attempt", [1, None])
+def test_rows_of_a_stage_that_was_tried_again_do_not_count(spark, options, records, monkeypatch, attempt):
+    """In its second attempt a task cannot tell that it is not the first, and its rows may come in another order."""
+    found = None if attempt is None else SimpleNamespace(currentAttemptId=attempt)
+    monkeypatch.setattr(StatusTracker, "getStageInfo", lambda *_: found)
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_NOT_LOADED.*tried a stage again"):
+        run(spark, options(via="produce"))
+    assert not records()
 
 
 def test_a_column_that_there_is_not(spark, options):

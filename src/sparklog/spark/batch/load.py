@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _RESULT = (
-    "partition int, tag string, bases array<bigint>, end_offset bigint, nbytes bigint, failure string, oldest_ms bigint"
+    "partition int, tag string, bases array<bigint>, end_offset bigint, nbytes bigint, failure string,"
+    " oldest_ms bigint, stage int"
 )
 _MAX_BATCH_BYTES = 1 << 20
 _FENCED = frozenset(
@@ -146,6 +147,8 @@ class _Part(NamedTuple):
     failure: str | None = None
     oldest_ms: int | None = None
     """The youngest timestamp of the batch in which that is least."""
+    stage: int | None = None
+    """The stage of Spark whose task produced the rows; None where they are in files."""
 
 
 def run(spark: SparkSession, options: LoadOptions) -> Loaded:
@@ -262,7 +265,9 @@ class _Load:
     def _build(self, job: _Job, rows: Any) -> list[_Part]:
         """Raises DataSourceError for what a task could not do."""
         built = rows.mapInArrow(partial(_build, job), _RESULT).collect()
-        return self._checked([_Part(*row) for row in built])
+        parts = self._checked([_Part(*row) for row in built])
+        check_tried_once(self._spark, {each.stage for each in parts if each.stage is not None})
+        return parts
 
     def _checked(self, parts: list[_Part]) -> list[_Part]:
         """Raises DataSourceError where a task could not do its work; the files of the others are removed then."""
@@ -348,6 +353,28 @@ class _Load:
                     )
 
 
+def check_tried_once(spark: SparkSession, stages: Iterable[int]) -> None:
+    """Raises DataSourceError where Spark may have tried one of these stages, which produced rows, as a whole again.
+
+    It does so where an executor is lost. Then it numbers the attempts of tasks from 0 again, so a task cannot tell that
+    another one has produced some of its rows; and a broker takes the batches of the second for those of the first, by
+    their sequences, though a shuffle may give rows in another order.
+    """
+    numbers = sorted(stages)
+    if not numbers:
+        return
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # what has happened is told to the tracker later
+    tracker = spark.sparkContext.statusTracker()
+    for number in numbers:
+        found = tracker.getStageInfo(number)
+        if found is None or found.currentAttemptId:
+            raise DataSourceError(
+                "SPARKLOG_NOT_LOADED",
+                "Spark tried a stage again whose tasks had produced rows, as it does where an executor is lost: these"
+                " cannot be produced again in the same transaction. Nothing of this load is visible: run it again",
+            )
+
+
 def _summary(parts: list[_Part]) -> Loaded:
     adopted = {each.partition for each in parts if each.tag is not None}
     produced = {each.partition for each in parts}.difference(adopted)
@@ -396,6 +423,7 @@ _ARROW_RESULT = pa.schema(
         ("nbytes", pa.int64()),
         ("failure", pa.string()),
         ("oldest_ms", pa.int64()),
+        ("stage", pa.int32()),
     ]
 )
 
@@ -527,12 +555,19 @@ def _written(job: _Job, partition: int, directory: Path, batches: Iterator[Encod
 
 
 def _produced(job: _Job, partition: int, batches: Iterator[EncodedBatch]) -> _Part:
-    """Only by the first attempt: what an earlier one has sent is part of the transaction, in whatever order."""
+    """Only by the first attempt: what an earlier one has sent is part of the transaction, in whatever order.
+
+    That no attempt came before in another attempt of the whole stage the driver sees (``check_tried_once``).
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is not None and context.attemptNumber():
-        raise OSError("a task that produced its rows died, and cannot be tried again in its transaction: run it again")
+        raise OSError(
+            "a task that produced its rows died, or Spark ran it twice (spark.speculation), and it cannot be tried"
+            " again in its transaction: run it again, without speculation"
+        )
+    stage = None if context is None else context.stageId()
     tp, records, nbytes = TopicPartition(job.topic, partition), 0, 0
     youngest = []
     assert job.client is not None
@@ -544,4 +579,4 @@ def _produced(job: _Job, partition: int, batches: Iterator[EncodedBatch]) -> _Pa
                 records, nbytes = records + batch.record_count, nbytes + len(batch.data)
                 youngest.append(batch.max_timestamp)
             producer.flush()
-    return _Part(partition, None, [], records, nbytes, oldest_ms=_oldest(youngest))
+    return _Part(partition, None, [], records, nbytes, oldest_ms=_oldest(youngest), stage=stage)
