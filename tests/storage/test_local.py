@@ -1,10 +1,12 @@
 """A local directory: files have their names when they are whole, and are put once."""
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from sparklog.storage import local
 from sparklog.storage.place import Listed, open_place
 from sparklog.testing.files import Crash, FaultyFiles
 
@@ -72,3 +74,15 @@ def test_what_was_finished_outlives_a_power_cut_and_what_was_not_is_not_there(tm
         if done:
             return
         step += 1
+
+
+def test_what_may_not_stay_is_not_taken_for_published(tmp_path, monkeypatch):
+    place = open_place(str(tmp_path))
+
+    def refuse(directory):
+        if (directory / "b").exists():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(local, "sync_directory", refuse)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        place.publish("b", b"whole")

@@ -55,8 +55,10 @@ class LocalDirectory(Place):
                 raise
             text = "this file system has no hard links, by which a file is put only if there is none of its name"
             raise OSError(error.errno, text, str(target)) from error
-        sync_directory(target.parent)
         return True
+
+    def _make_durable(self, path: str) -> None:
+        sync_directory(self._at(path).parent)
 
 
 class _NewLocalFile:

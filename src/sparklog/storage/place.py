@@ -71,26 +71,31 @@ class Place(ABC):
     def _put(self, part: str, path: str) -> bool:
         """Give the finished file ``part`` the name ``path``, if that is free; whether it was."""
 
+    def _make_durable(self, path: str) -> None:  # noqa: B027 (a place may have nothing to do)
+        """Make sure that the name of a file that was put stays. What it raises no answer makes good."""
+
     def read(self, path: str) -> bytes:
         """The bytes of a small file."""
         with self.open(path) as stream:
             return stream.read()
 
     def publish(self, path: str, data: bytes) -> bool:
-        """Put a small file, if there is none of that name; whether it is this one."""
+        """Put a small file, if there is none of that name; whether it is this one. After OSError either may be so."""
         part = part_of(path)
         self.write(part, data)
         try:
-            if self._put(part, path):
-                return True
+            is_put = self._put(part, path)
         except OSError:
             if not self._is(path, data):
                 raise
-            return True
+            is_put = True
         finally:
             with suppress(OSError):
                 self.remove(part)
-        return self._is(path, data)
+        if not is_put and not self._is(path, data):
+            return False
+        self._make_durable(path)
+        return True
 
     def write(self, path: str, data: bytes) -> None:
         """Write a small file whose name nobody else uses."""
