@@ -417,6 +417,26 @@ def test_a_setting_that_was_lowered_makes_nobody_eligible(on_stage):
     on_stage(test)
 
 
+def test_a_topic_that_cannot_be_read_and_is_to_be_deleted_ends_no_term(on_stage, caplog):
+    async def test(stage, zk):
+        one = await stage.broker(1)
+        controller = await stage.controller(1)
+        await stage.run_zk(zk.kazoo.create, znodes.topic_path("odd"), b"[]", None, False, False, True)
+        await stage.run_zk(zk.topics.request_deletion, "odd")
+        await stage.run_zk(zk.topics.create, topic("t", 1), {})
+        await until(lambda: one.told_to_lead == {("t", 0): 0})
+        for _ in range(2):
+            await controller.elect_preferred([])  # a look that comes to its end
+        assert controller.context.epoch == 1
+        (told,) = [each.message for each in caplog.records if "is not deleted, as was asked" in each.message]
+        assert told.startswith("topic odd")
+        await stage.run_zk(zk.kazoo.delete, znodes.topic_path("odd"))
+        await controller.elect_preferred([])
+        assert await stage.run_zk(zk.topics.to_delete) == {}
+
+    on_stage(test)
+
+
 def test_added_partitions_get_leaders_and_the_old_ones_keep_theirs(on_stage):
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)

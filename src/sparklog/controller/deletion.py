@@ -14,6 +14,7 @@ from sparklog.controller.channel import BrokerChannel
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.pauses import Pauses
 from sparklog.controller.steps import in_steps
+from sparklog.errors import MalformedZnode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import StopReplicaResponse
 from sparklog.structs import TopicPartition
@@ -44,6 +45,8 @@ class TopicDeletions:
         self._pauses = Pauses[str](clock)
         self._stops: dict[str, asyncio.Future[list[StopReplicaResponse | BaseException]]] = {}
         """What the brokers answer that were asked to delete a topic."""
+        self._left_alone: set[str] = set()
+        """Topics of which it was said that they cannot be deleted."""
 
     def left(self, at_most: float) -> float:
         """Seconds until a deletion is to be tried again."""
@@ -57,7 +60,12 @@ class TopicDeletions:
             if topic in context.assignments and topic_id in (None, context.assignments[topic].topic_id)
         }
         for unknown in asked.keys() - context.deleting:
-            await self._run_zk(self._zk.topics.forget_deletion, unknown, context.epoch_version)
+            try:
+                await self._run_zk(self._zk.topics.forget_deletion, unknown, context.epoch_version)
+            except MalformedZnode as error:  # nor is it known who holds what of it
+                if unknown not in self._left_alone:
+                    _logger.error("topic %s is not deleted, as was asked: %s", unknown, error)
+                self._left_alone.add(unknown)
 
     async def advance(self, context: ControllerContext, channels: Mapping[int, BrokerChannel]) -> None:
         """Go on with each topic that is to go."""
