@@ -1,7 +1,8 @@
-"""Names of certificates and the rules about them: a JVM and Kafka's SslPrincipalMapper say the same as we do."""
+"""Names of certificates, Kerberos principals, and the rules about them: a JVM and Kafka's classes say what we do."""
 
 import base64
 import shutil
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from sparklog.errors import ConfigError, SparklogError
+from sparklog.security.sasl.kerberos_name import ShortNames
 from sparklog.security.tls.distinguished_name import subject_name
 from sparklog.security.tls.principal_mapping import PrincipalMapping
 from sparklog.testing.certificates import Authority
@@ -157,6 +159,48 @@ NAMES = (
     "CN=a\u2028",
 )
 
+KERBEROS_RULES = (
+    "DEFAULT",
+    "",
+    " ",
+    "DEFAULT,",
+    "DEFAULT/L",
+    "RULE:[1:$1],RULE:[2:$2.$1.$0]",
+    "RULE:[1:$1]/L,RULE:[2:$1]/U",
+    "RULE:[1:$1]L,RULE:[2:$1]/",
+    r"RULE:[2:$1](App\..*)s/App\.(.*)/$1/g/L , RULE:[1:$1]s/a/b/, DEFAULT",
+    "RULE:[1:$1]s/(.)(.)/$2$1$3/g,RULE:[2:$1]s/a*/-/g",
+    "RULE:[1:$1]s/a*/-/,RULE:[2:$1](.*)s///g",
+    "RULE:[1:$1@$0],DEFAULT",
+    "RULE:[2:$1/$2],RULE:[1:$1]s/n/@/",
+    "RULE:[0:$0],RULE:[3:$3],DEFAULT",
+    "RULE:[1:$2],RULE:[2:$a]",
+    "RULE:[1:]",
+    "RULE:[:$1]",
+    "RULE:[1:$1]s/a/$1/,DEFAULT",
+    "RULE:[1:$1](a",
+    "RULE:[1:$1](*)",
+    "RULE:[1:$1](.*n.)s/a/\\$/g,DEFAULT",
+    "RULE:[1:$1]()",
+    "RULE:[1:$01]",
+    "RULE:[01:$1]",
+    "RULE:[1:$1]/gL",
+)
+PRINCIPALS = (
+    "anna@REALM.COM",
+    "anna/host@REALM.COM",
+    "Anna@OTHER",
+    "App.service-name/example.com@REALM.COM",
+    "aaXaa@REALM.COM",
+    "baac/h@OTHER",
+    "@REALM.COM",
+    "a/@REALM.COM",
+    "a/b/c@REALM.COM",
+    "a@b@REALM.COM",
+    "İıß@REALM.COM",
+    "a\nb@REALM.COM",
+)
+
 
 def b64(data):
     return base64.b64encode(data if isinstance(data, bytes) else data.encode()).decode()
@@ -226,9 +270,21 @@ def test_rules_make_the_same_users_as_kafkas_mapper():
     assert {rules for rules in RULES if is_refused(rules)} >= set(OF_JAVA_ALONE)
 
 
-def is_refused(rules):
+def test_rules_make_the_same_users_of_principals_as_kafkas():
+    questions = [(rules, name) for rules in KERBEROS_RULES for name in PRINCIPALS]
+    theirs = asked_of_java([("kerberos", b64(rules), b64(name)) for rules, name in questions])
+    ours = [or_none(lambda rules=rules, name=name: ShortNames("REALM.COM", rules)(name)) for rules, name in questions]
+    different = [
+        (rules, name, java, own)
+        for (rules, name), java, own in zip(questions, theirs, ours, strict=True)
+        if java != own and not (own is None and is_refused(rules, partial(ShortNames, "REALM.COM")))
+    ]
+    assert different == []
+
+
+def is_refused(rules, make=PrincipalMapping):
     try:
-        PrincipalMapping(rules)
+        make(rules)
     except ConfigError:
         return True
     return False
