@@ -59,7 +59,7 @@ def test_what_are_headers():
         {"timestamp": -5},
         {"timestamp": _NOW},
         {"headers": {"a": 1}},
-        {"headers": {"\ud800": b""}},
+        pytest.param({"headers": {"\ud800": b""}}, id="a name that is no text"),
         {"topic": None},
         {"topic": b"t"},
         {"topic": "unheard of", "partition": "0"},
