@@ -1,5 +1,6 @@
 """Segments taken into a log whole: what an append of the same batches would have left, and what is refused."""
 
+import errno
 import os
 
 import pytest
@@ -14,7 +15,7 @@ from log.samples import (
     write_offer,
 )
 
-from sparklog.errors import ApiError, ErrorCode, LogError
+from sparklog.errors import ApiError, DiskFull, ErrorCode, LogDirFailed, LogError
 from sparklog.log.adoption import ADOPTION, AppendAdoption, Offer, RestoreAdoption, offer_path
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import RecordBatch, patch_max_timestamp
@@ -22,6 +23,7 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
+from sparklog.testing.files import FaultyFiles
 
 EPOCH = 3
 
@@ -263,8 +265,9 @@ def test_a_link_is_no_segment(home, tmp_path):
     log = open_log(home, SMALL)
     (tmp_path / "elsewhere").write_bytes(in_a_row(batches_of(1))[0])
     offer_path(home, 0, "offered").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ApiError, match="is no file"):
+    with pytest.raises(ApiError, match="is no file") as refused:
         appending(log, Offer("offered", (0,), 3)).check()
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     log.close()
 
 
@@ -279,8 +282,9 @@ def test_an_offer_of_no_segments(home, offer):
 
 def test_a_topic_that_gives_times(home):
     log = open_log(home, SMALL | {"message.timestamp.type": "LogAppendTime"})
-    with pytest.raises(ApiError, match="LogAppendTime"):
+    with pytest.raises(ApiError, match="LogAppendTime") as refused:
         appending(log, Offer("t", (0,), 3))
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
     log.close()
 
 
@@ -304,6 +308,176 @@ def test_what_cannot_be_read_is_for_a_person_to_decide(home):
     (home / ADOPTION).write_text("0\n1\nhalf a line\n")
     with pytest.raises(LogError, match="neither finished nor undone"):
         open_log(home, SMALL)
+
+
+def test_what_is_refused_says_what_a_produce_of_it_would(home):
+    log = open_log(home, SMALL)
+    batches = in_a_row(batches_of(9))
+    with pytest.raises(ApiError, match="what is to be given offsets counts from 0") as refused:
+        appending(log, Offer("t", (3,), 9))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(ApiError, match=r"no segments begin at \[5, 5\] before 5") as refused:
+        appending(log, Offer("t", (5, 5), 5))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(ApiError) as refused:
+        appending(log, write_offer(home, [batches])).check()
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    with pytest.raises(ApiError, match=f"position {len(batches[0])}: it ends before offset 3, not 4") as refused:
+        appending(log, write_offer(home, [batches[:1]])._replace(end_offset=4)).check()
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    log.close()
+
+
+def test_a_segment_may_be_as_large_as_the_topics(home):
+    batches = in_a_row(batches_of(2))
+    log = open_log(home, {"segment.bytes": str(sum(map(len, batches)))})
+    adoption = appending(log, write_offer(home, [batches]))
+    adoption.check()
+    assert adoption.record_count == 6
+    log.close()
+
+
+def files_of(home):
+    return {path.name: path.read_bytes() for path in home.iterdir() if path.suffix in (".index", ".timeindex")}
+
+
+def test_its_indexes_are_those_of_an_append(tmp_path):
+    settings = {"index.interval.bytes": "100", "segment.index.bytes": "400"}
+    found = []
+    for name in ("produced", "adopted"):
+        log, batches = open_log(tmp_path / name / "t-0", settings), batches_of(9)
+        if name == "adopted":
+            adopt(log, appending(log, write_offer(log.directory, [in_a_row(batches)])))
+        else:
+            for each in batches:
+                log.append_as_leader(memoryview(bytearray(each)), EPOCH, verification=allowed)
+            log.roll()
+        log.close()
+        found.append(files_of(log.directory))
+    assert found[0] == found[1]
+    assert len(found[0][f"{0:020d}.index"]) == 8 * 4
+
+
+def test_an_offer_has_indexes_of_no_more_than_the_topics_size(home):
+    """The last entry of the time index has a place of its own."""
+    log = open_log(home, {"index.interval.bytes": "0", "segment.index.bytes": "48"})
+    adopt(log, appending(log, write_offer(home, [in_a_row([*batches_of(3), changed_times(9, 9000)])])))
+    segment = log._segments.first
+    assert (segment.offset_index.entries, segment.time_index.last) == (3, (9000, 11))
+    log.close()
+
+
+def changed_times(sequence, time):
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+    for number in range(3):
+        builder.append(time, None, b"%d" % number)
+    return builder.build()
+
+
+def test_what_is_prepared_is_on_the_disk(home, monkeypatch):
+    log = open_log(home, SMALL)
+    adoption = appending(log, write_offer(home, [in_a_row(batches_of(2))]))
+    adoption.check()
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))))
+    assert adoption.prepared_for is None
+    adoption.prepare(5, EPOCH)
+    assert sorted(synced[:-1]) == [f"{0:020d}.{kind}.offered.offer.tmp" for kind in ("index", "log", "timeindex")]
+    assert synced[-1] == home.name
+    assert (adoption.prepared_for, adoption.base_offset, adoption.end_offset) == ((5, EPOCH), 5, 11)
+    assert adoption.epochs == [(EPOCH, 5)]
+    log.close()
+
+
+def test_what_cannot_be_prepared_is_told_of(home):
+    log = open_log(home, SMALL)
+    adoption = appending(log, write_offer(home, [in_a_row(batches_of(2))]))
+    adoption.check()
+    with (
+        FaultyFiles(home, fail_at=0, error=errno.ENOSPC),
+        pytest.raises(DiskFull, match=f"cannot prepare segments for {home}: No space"),
+    ):
+        adoption.prepare(0, EPOCH)
+    assert adoption.prepared_for is None
+    log.close()
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_what_is_not_certain_yet_is_called_off_where_the_disk_has_no_room(home, step):
+    """The file that makes it certain is opened, written, synced and renamed."""
+    log = open_log(home, SMALL)
+    adoption = appending(log, write_offer(home, [in_a_row(batches_of(2))]))
+    adoption.check()
+    adoption.prepare(0, EPOCH)
+    with (
+        FaultyFiles(home, fail_at=step, error=errno.ENOSPC),
+        pytest.raises(DiskFull, match=f"cannot adopt segments in {home}: No space"),
+    ):
+        adoption.commit()
+    assert not (home / ADOPTION).exists()
+    adoption.discard()
+    assert not [*home.glob("*.tmp")]
+    log.close()
+    log = open_log(home, SMALL)
+    assert log.log_end_offset == 0
+    log.close()
+
+
+def test_what_may_be_certain_is_called_off_too(home):
+    """The disk refused the sync of the directory: the name may last, and must not."""
+    log = open_log(home, SMALL)
+    adoption = appending(log, write_offer(home, [in_a_row(batches_of(2))]))
+    adoption.check()
+    adoption.prepare(0, EPOCH)
+    with FaultyFiles(home, fail_at=4, error=errno.ENOSPC) as files, pytest.raises(DiskFull):
+        adoption.commit()
+    assert files.count == 7, "it was removed, and that synced"
+    assert not (home / ADOPTION).exists()
+    with (
+        FaultyFiles(home, fail_at=4, error=errno.ENOSPC, lasting=True),
+        pytest.raises(LogDirFailed, match=f"cannot call off an adoption in {home}") as refused,
+    ):
+        adoption.commit()
+    assert not isinstance(refused.value, DiskFull)
+    adoption.discard()
+    assert (home / ADOPTION).exists()
+    assert [*home.glob("*.tmp")], "the next start needs them"
+    log.abandon()
+    log = open_log(home, SMALL)
+    assert (log.log_end_offset, (home / ADOPTION).exists()) == (6, False)
+    log.close()
+
+
+def test_what_is_certain_is_finished_by_the_next_start(home, caplog):
+    log = open_log(home, SMALL)
+    log.append_as_leader(batch_of(1000), EPOCH)
+    adoption = appending(log, write_offer(home, [in_a_row(batches_of(2))]))
+    adoption.check()
+    adoption.prepare(1, EPOCH)
+    log.hold(adoption, allowed)
+    log.flush()
+    with (
+        FaultyFiles(home, fail_at=6, error=errno.ENOSPC),
+        pytest.raises(LogDirFailed, match=f"cannot adopt segments in {home}") as refused,
+    ):
+        adoption.commit()
+    assert not isinstance(refused.value, DiskFull)
+    adoption.discard()
+    log.abandon()
+    log = open_log(home, SMALL)
+    assert f"{home}: segments were being adopted from offset 1 on; that is finished" in caplog.text
+    assert [each.base_offset for each in iter_batches(whole(log))] == [0, 1, 4]
+    assert not [*home.glob("*.tmp")]
+    log.close()
+
+
+def test_offers_of_others_are_left(home):
+    log = open_log(home, SMALL)
+    mine, _ = (appending(log, write_offer(home, [in_a_row(batches_of(1))], tag)) for tag in ("mine", "yours"))
+    mine.check()
+    mine.discard()
+    assert [path.name for path in home.glob("*.tmp")] == [f"{0:020d}.log.yours.offer.tmp"]
+    log.close()
 
 
 # Restoring

@@ -8,7 +8,7 @@ from log.samples import SMALL, batch_of, open_log, write_cleaned
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.log.drafts import adopt_drafts, check_drafts
-from sparklog.log.files import draft_suffix
+from sparklog.log.files import draft_suffix, offered_suffix, remove_drafts
 from sparklog.record.records import iter_batches
 
 SETTINGS = SMALL | {"cleanup.policy": "compact", "index.interval.bytes": "200"}
@@ -111,3 +111,27 @@ def test_one_that_is_not_there(log, draft):
         check(log, draft)
     with pytest.raises(LogError, match="cannot be in a file's name"):
         check_drafts(log.directory, [draft[1]], draft[2], "../x", log.config)
+
+
+def test_drafts_are_removed_and_nothing_else_is(log, draft):
+    other = draft[0].with_name(draft[0].name.replace(draft_suffix(TAG), offered_suffix(TAG)))
+    other.touch()
+    before = {path.name for path in log.directory.iterdir()}
+    remove_drafts(log.directory)
+    assert before - {path.name for path in log.directory.iterdir()} == {
+        draft[0].name.replace(".log.", f".{kind}.") for kind in ("log", "index", "timeindex")
+    }
+    remove_drafts(log.directory)
+
+
+@pytest.mark.parametrize("tag", ["x" * 64, "aZ09"])
+def test_what_may_be_a_tag(tag):
+    assert draft_suffix(tag) == f".{tag}.draft.tmp"
+    assert offered_suffix(tag) == f".{tag}.offer.tmp"
+
+
+@pytest.mark.parametrize("tag", ["x" * 65, "", "\u0665", "a-b"])
+def test_what_is_no_tag(tag):
+    for suffix in (draft_suffix, offered_suffix):
+        with pytest.raises(LogError, match="cannot be in a file's name: up to 64 letters and digits"):
+            suffix(tag)

@@ -3,8 +3,8 @@
 import pytest
 from log.samples import SMALL, batch_of, open_log, transactional, whole
 
-from sparklog.log.adoption import AppendAdoption
-from sparklog.log.offering import OfferWriter
+from sparklog.log.adoption import AppendAdoption, offer_path
+from sparklog.log.offering import OfferWriter, renumber
 from sparklog.record.records import iter_batches
 
 
@@ -52,3 +52,39 @@ def test_another_attempt_with_the_same_tag(log):
     OfferWriter(log.directory, "mine", 250).append(bytearray(transactional(7, 0)))
     with pytest.raises(FileExistsError):
         OfferWriter(log.directory, "mine", 250).append(bytearray(transactional(7, 0)))
+
+
+def test_a_file_is_filled_to_its_size_and_no_further(log):
+    size = len(transactional(7, 0, 3))
+    for name, room, bases in (("a", 2 * size, (0, 6)), ("b", 2 * size - 1, (0, 3, 6))):
+        writer = OfferWriter(log.directory, name, room)
+        for number in range(3):
+            writer.append(bytearray(transactional(7, number * 3, 3)))
+        assert (writer.nbytes, writer.next_offset) == (3 * size, 9)
+        assert writer.finish() == (name, bases, 9)
+
+
+def batches_in(log, offer):
+    paths = [offer_path(log.directory, base, offer.tag) for base in offer.bases]
+    return [batch for path in paths for batch in iter_batches(path.read_bytes())]
+
+
+def test_sequences_that_are_known_later_are_written_later(log):
+    writer, last = OfferWriter(log.directory, "mine", 250), (1 << 31) - 1
+    for number, count in enumerate((3, 1, 2, 3)):
+        writer.append(bytearray(transactional(7, number, count, epoch=5)))
+    offer = writer.finish()
+    assert len(offer.bases) == 2
+    renumber(log.directory, offer, last - 3)
+    batches = batches_in(log, offer)
+    assert [batch.base_sequence for batch in batches] == [last - 3, last, 0, 2], "behind the last one comes 0"
+    assert {(batch.producer_id, batch.producer_epoch) for batch in batches} == {(7, 5)}
+    assert [batch.base_offset for batch in batches] == [0, 3, 4, 6]
+    for batch in batches:
+        batch.validate()
+
+
+def test_offers_without_a_leader_epoch_get_it_when_they_are_adopted(log):
+    writer = OfferWriter(log.directory, "mine", 250)
+    writer.append(bytearray(transactional(7, 0)))
+    assert [batch.partition_leader_epoch for batch in batches_in(log, writer.finish())] == [-1]
