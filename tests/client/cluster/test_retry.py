@@ -6,6 +6,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.retry import (
     UNKNOWN_TOPIC_PATIENCE,
     Backoff,
+    OutOfTime,
     is_retriable,
     pause_after,
     retrying,
@@ -177,3 +178,86 @@ def test_on_a_loop_it_is_the_same(clock):
     attempts = iter([ConnectionFailed("x"), ConfigError("y")])
     with pytest.raises(ConfigError):
         asyncio.run(retrying_async(backoff, attempt))
+
+
+def test_how_long_is_left(clock):
+    backoff = _backoff(clock, timeout_ms=1500)
+    assert backoff.seconds_left == 1.5
+    clock.advance(1)
+    assert backoff.seconds_left == 0.5
+    clock.advance(1)
+    assert backoff.seconds_left == 0.0
+
+
+def test_an_attempt_that_the_deadline_ended_says_how_long_it_was_and_what_failed_before(clock):
+    backoff = _backoff(clock, timeout_ms=1500)
+    assert str(backoff.out_of_time()).endswith("no answer within 1.5 s")
+    backoff.next_pause(ConnectionFailed("refused"))
+    assert isinstance(backoff.out_of_time(), OutOfTime)
+    assert backoff.out_of_time().code is ErrorCode.REQUEST_TIMED_OUT
+    assert str(backoff.out_of_time()).endswith("no answer within 1.5 s; the attempt before failed: refused")
+
+
+def test_nothing_is_tried_again_when_the_time_is_over_behind_the_pause(clock):
+    tried, between = [], []
+
+    def attempt():
+        tried.append(1)
+        raise ConnectionFailed("x")
+
+    with pytest.raises(ConnectionFailed):
+        retrying(_backoff(clock, timeout_ms=250), attempt, between=lambda: between.append(1))
+    assert (len(tried), len(between), clock.naps) == (2, 1, pytest.approx([0.1, 0.15]))
+
+
+def _at_once(clock, timeout_ms):
+    return Backoff(ClientConfig(retry_backoff_ms=0, retry_backoff_max_ms=0), clock, timeout_ms)
+
+
+def test_on_a_loop_an_attempt_that_is_under_way_at_the_deadline_is_cut_off(clock):
+    cut = []
+
+    async def attempt():
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cut.append(1)
+            raise
+
+    with pytest.raises(OutOfTime, match="no answer within 0 s"):
+        asyncio.run(retrying_async(_at_once(clock, 0), attempt))
+    assert cut == [1]
+
+
+def test_on_a_loop_an_attempt_may_outlast_the_time_for_retries(clock):
+    backoff = _at_once(clock, 1000)
+
+    async def attempt():
+        clock.advance(5)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return "done"
+
+    assert asyncio.run(retrying_async(backoff, attempt, cut=False)) == "done"
+    assert backoff.expired
+
+
+def test_on_a_loop_a_timeout_of_the_attempts_own_is_its_own(clock):
+    async def attempt():
+        raise TimeoutError("of its own")
+
+    with pytest.raises(TimeoutError, match="of its own"):
+        asyncio.run(retrying_async(_at_once(clock, 60_000), attempt))
+
+
+def test_on_a_loop_nothing_is_tried_again_when_the_time_is_over_behind_the_pause(clock):
+    tried, between = [], []
+
+    async def attempt():
+        tried.append(1)
+        asyncio.get_running_loop().call_soon(clock.advance, 5)  # while it rests
+        raise ConnectionFailed("x")
+
+    with pytest.raises(ConnectionFailed):
+        asyncio.run(retrying_async(_at_once(clock, 6000), attempt, between=lambda: between.append(1)))
+    assert (len(tried), len(between)) == (2, 1)

@@ -449,3 +449,64 @@ def test_positions_of_some(state):
     assert state.positions() == state.positions([A0, A1, B0]) == {A0: Position(0)}
     assert state.positions([A1]) == state.positions([]) == {}
     assert state.positions()[A0].epoch == -1
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("P2D", 2 * 86_400_000),
+        ("PT3H", 3 * 3_600_000),
+        ("PT4M", 240_000),
+        ("PT5S", 5000),
+        ("pt0.0015s", 2),
+        (" P1DT1H1M1S ", 86_400_000 + 3_600_000 + 60_000 + 1000),
+        ("P0D", 0),
+    ],
+)
+def test_how_old_a_record_may_be(text, milliseconds):
+    assert parse_reset(f" By_Duration:{text}") == OffsetReset("by_duration", milliseconds)
+
+
+@pytest.mark.parametrize("text", ["P1H", "PT1D", "1D", "P1D2H", "PT1.5M", "PT0.0000000001S"])
+def test_what_is_no_duration_is_told_what_one_is(text):
+    with pytest.raises(ConfigError, match=f"'{text}' is not a duration; write it as P7D, PT36H or PT90.5S"):
+        parse_reset(f"by_duration:{text}")
+
+
+def test_a_policy_goes_by_its_name_and_what_is_none_is_told_those_there_are():
+    assert [str(parse_reset(text)) for text in (" Earliest ", "none", "by_duration:P1D")] == [
+        "earliest",
+        "none",
+        "by_duration",
+    ]
+    with pytest.raises(ConfigError, match="'first': must be one of earliest, latest, none, or by_duration"):
+        parse_reset("first")
+
+
+def test_what_is_known_of_a_partition_that_was_just_assigned(state):
+    state.assign([A0])
+    found = state.state(A0)
+    known = found.position, found.reset, found.high_watermark, found.last_stable_offset, found.log_start_offset
+    assert known == (None, None, None, None, None)
+    assert (found.paused, found.giving_up, found.needs_validation, found.is_fetchable) == (False,) * 4
+    assert (found.validated_epoch, found.topic_id) == (-1, ZERO_UUID)
+
+
+def test_a_reset_forgets_what_was_validated_and_of_which_topic_it_was(state):
+    state.assign([A0])
+    state.seek(A0, Position(5, 2))
+    state.fetched_from(A0, UUID(int=1))
+    state.leader_changed(A0, 3)
+    before = state.state(A0).incarnation
+    state.request_reset(A0, LATEST_RESET)
+    found = state.state(A0)
+    assert (found.position, found.reset, found.needs_validation, found.topic_id) == (
+        None,
+        LATEST_RESET,
+        False,
+        ZERO_UUID,
+    )
+    assert found.incarnation != before
+    assert state.positions() == {}
+    state.seek(A0, Position(1))
+    assert state.to_reset() == {}

@@ -245,3 +245,49 @@ def test_user_data_of_another_form_is_a_member_without_a_past():
     theirs = StickyAssignorUserData([("a", [1])], 7).encode()  # kafka-python puts a version before it
     other = GroupMember("m2", None, Subscription(("a",), theirs))
     assert ASSIGNORS["sticky"].assign({"a": 2}, [member("m1"), other]) == {"m1": tps("a0"), "m2": tps("a1")}
+
+
+def test_the_subscription_says_the_generation_where_it_can_whatever_the_user_data_say():
+    def holder(name, generation, said):
+        data = said.to_bytes(4, "big")
+        return GroupMember(name, None, Subscription(("a",), data, tuple(tps("a0")), generation, version=2))
+
+    sticky = ASSIGNORS["cooperative-sticky"]
+    assert sticky.assign({"a": 1}, [holder("m1", 7, 9), holder("m2", 8, 1)]) == {"m1": [], "m2": tps("a0")}
+
+
+def test_user_data_that_are_too_short_say_no_generation():
+    def holder(name, data):
+        return GroupMember(name, None, Subscription(("a",), data, tuple(tps("a0")), -1, version=1))
+
+    sticky = ASSIGNORS["cooperative-sticky"]
+    for data in (None, b"", b"\0\0\0"):
+        members = [holder("m1", data), holder("m2", (0).to_bytes(4, "big"))]
+        assert sticky.assign({"a": 1}, members) == {"m1": [], "m2": tps("a0")}
+
+
+def test_what_is_not_even_told_is_owned_by_nobody():
+    broken = GroupMember("m2", None, Subscription(("a",), b"\0\0\0\1"))
+    assert ASSIGNORS["sticky"].assign({"a": 2}, [member("m1", owned="a0", generation=1, eager=True), broken]) == {
+        "m1": tps("a0"),
+        "m2": tps("a1"),
+    }
+
+
+def test_strategies_that_tell_nothing_and_are_eager():
+    for name in ("range", "roundrobin"):
+        assert ASSIGNORS[name].user_data(tps("a0"), 3) is None
+    assert {name: each.cooperative for name, each in ASSIGNORS.items()} == {
+        "range": False,
+        "roundrobin": False,
+        "sticky": False,
+        "cooperative-sticky": True,
+    }
+    assert ASSIGNORS["cooperative-sticky"].user_data(tps("a0"), 7) == (7).to_bytes(4, "big")
+
+
+def test_what_is_chosen_from_is_said():
+    with pytest.raises(ConfigError, match=r"^partition\.assignment\.strategy: an empty list is not known;"):
+        assignors_named([])
+    with pytest.raises(ConfigError, match=r": best, worst is not known; choose from range, roundrobin, sticky, coop"):
+        assignors_named(["best", "range", "worst"])

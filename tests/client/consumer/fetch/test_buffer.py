@@ -1,8 +1,11 @@
+import datetime
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.client.consumer.fetch.buffer import RecordBuffer
+from sparklog.client.consumer.fetch.buffer import ARROW_SCHEMA, RecordBuffer
 from sparklog.client.consumer.fetch.handout import Handout
 from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.errors import CorruptRecord, DeserializationError
@@ -344,3 +347,132 @@ def test_a_handout_ends_when_its_partition_is_taken_away():
     state.unsubscribe()
     assert list(given) == []
     handout.give_back()
+
+
+def test_columns_name_the_partition_of_each_row_and_hold_all_of_a_record():
+    state, buffer = reading(A, B, at=1)
+    builder = RecordBatchBuilder()
+    for number in range(3):
+        builder.append(5000 + number, b"k%d" % number, None if number == 2 else b"v", [("h", b"%d" % number)])
+    fill(buffer, A, RecordBatch(builder.build()))
+    fill(buffer, B, batch(0, 2))
+    rows = buffer.take_arrow(1 << 20, 100)
+    assert rows.schema.equals(ARROW_SCHEMA)
+    assert [(row["topic"], row["partition"], row["offset"]) for row in rows.to_pylist()] == [
+        ("t", 0, 1),
+        ("t", 0, 2),
+        ("t", 1, 1),
+    ]
+    first, second, _ = rows.to_pylist()
+    assert (first["key"], first["value"], second["value"], first["timestampType"]) == (b"k1", b"v", None, 0)
+    assert first["headers"] == [{"key": "h", "value": b"1"}]
+    assert first["timestamp"] == datetime.datetime(1970, 1, 1, 0, 0, 5, 1000, tzinfo=datetime.UTC)
+    assert state.positions() == {A: Position(3, 0), B: Position(2, 0)}
+    assert pa.types.is_int32(rows.schema.field("partition").type)
+
+
+def test_what_waits_is_counted_in_bytes_until_its_batch_was_handed_over():
+    _, buffer = reading(A, B)
+    first, second, other = batch(0, 3), batch(3, 2), batch(0, 4)
+    assert (buffer.nbytes, buffer.is_empty(A)) == (0, True)
+    fill(buffer, A, first)
+    fill(buffer, A, second)
+    fill(buffer, B, other)
+    sizes = [each.size_in_bytes for each in (first, second, other)]
+    assert (buffer.nbytes, buffer.is_empty(A), buffer.is_empty(B)) == (sum(sizes), False, False)
+    assert (len(buffer.take(3)), buffer.nbytes) == (3, sum(sizes)), "two of one batch, and one of the other"
+    buffer.take(1)
+    buffer.take(1)
+    assert buffer.nbytes == sizes[1] + sizes[2]
+    buffer.take(100)
+    assert (buffer.nbytes, buffer.is_empty(A), buffer.is_empty(B)) == (0, True, True)
+
+
+def test_which_answer_brought_what_waits_is_known():
+    _, buffer = reading(A)
+    assert buffer.buffer(A).fed_by == 0
+    buffer.buffer(A).add(Scan([batch(0, 1)], 1, 0), 7)
+    assert (buffer.buffer(A).fed_by, buffer.buffer(A).fetch_position) == (7, 1)
+    buffer.buffer(A).add(Scan([batch(1, 1)], 2, 0))
+    assert buffer.buffer(A).fed_by == 0
+
+
+def test_a_take_of_nothing_gives_nothing_and_moves_nothing():
+    state, buffer = reading(A)
+    fill(buffer, A, batch(0, 3))
+    assert buffer.take(0) == []
+    assert state.positions() == {A: Position(0)}
+    assert offsets(buffer.take(9)) == [0, 1, 2]
+
+
+def test_keys_and_values_are_each_read_by_their_own_and_none_by_neither():
+    def builder_of(*pairs):
+        builder = RecordBatchBuilder()
+        for key, value in pairs:
+            builder.append(1, key, value)
+        return RecordBatch(builder.build())
+
+    _, buffer = reading(A, key_deserializer=bytes.decode, value_deserializer=len)
+    fill(buffer, A, builder_of((b"a", b"xyz"), (None, b"x"), (b"b", None)))
+    assert [(record.key, record.value) for record in buffer.take(9)] == [("a", 3), (None, 1), ("b", None)]
+    _, buffer = reading(A, key_deserializer=bytes.decode)
+    fill(buffer, A, builder_of((b"a", b"xyz")))
+    assert [(record.key, record.value) for record in buffer.take(9)] == [("a", b"xyz")]
+
+
+def test_a_key_that_cannot_be_read_is_told_of_with_its_place():
+    state, buffer = reading(A, key_deserializer=int)
+    fill(buffer, A, batch(7, 1))
+    with pytest.raises(DeserializationError, match="offset 7 of partition t-0") as raised:
+        buffer.take(1)
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert position(state, A).offset == 0
+
+
+def test_what_was_given_back_is_given_back_once():
+    state, buffer = reading(A)
+    fill(buffer, A, batch(0, 3), batch(3, 1))
+    buffer.take(3)
+    buffer.give_back()
+    assert position(state, A).offset == 0
+    state.seek(A, Position(3))
+    buffer.give_back()
+    assert position(state, A).offset == 3
+
+
+def test_a_partition_that_moved_has_its_turn_once_as_before():
+    state, buffer = reading(A, B)
+    for _ in range(3):
+        for tp in (A, B):
+            state.seek(tp, Position(0))
+            fill(buffer, tp, batch(0, 2))
+    assert [record.partition for record in buffer.take(4)] == [0, 0, 1, 1]
+    assert buffer.take(4) == []
+
+
+def test_positions_follow_a_handout_with_their_epochs():
+    state, buffer = reading(A)
+    fill(buffer, A, batch(0, 2, epoch=3), batch(2, 1, epoch=4), end=9, epoch=5)
+    handout = Handout(state, buffer.take(9))
+    assert position(state, A) == Position(0, 5)
+    seen = [position(state, A) for _ in handout]
+    assert seen == [Position(1, 3), Position(2, 3), Position(9, 5)]
+    assert handout.is_given
+
+
+def test_a_handout_that_was_given_asks_for_nothing_again():
+    state, buffer = reading(A, B)
+    fill(buffer, A, batch(0, 2))
+    fill(buffer, B, batch(0, 2))
+    handout = Handout(state, buffer.take(4))
+    before = {tp: state.state(tp).incarnation for tp in (A, B)}
+    given = iter(handout)
+    for _ in range(3):
+        assert not handout.is_given
+        next(given)
+    handout.give_back()
+    assert state.state(A).incarnation == before[A], "all of it was given"
+    assert (state.state(B).incarnation != before[B], position(state, B)) == (True, Position(1, 0))
+    again = state.state(B).incarnation
+    handout.give_back()
+    assert (state.state(B).incarnation, handout.is_given) == (again, True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sparklog.client.consumer.assignors import assignors_named
+from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.group.membership import (
     Assigned,
     Generation,
@@ -17,7 +18,8 @@ from sparklog.client.consumer.group.membership import (
     Surrender,
     Verdict,
 )
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.client.consumer.group.membership import group_settings as settings_of
+from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.protocol.subscription import decode_assignment, decode_subscription
 from sparklog.structs import TopicPartition
 
@@ -655,3 +657,114 @@ def test_what_passes_says_how_to_ask_again(code, verdict):
     assert member.commit_refused(member.generation, code) is verdict
     assert member.heartbeat_answered(member.generation, code, 1.0) is verdict
     assert (member.state, member.needs_join) == (MemberState.STABLE, False)
+
+
+def test_how_to_be_a_member_is_in_the_settings():
+    config = ConsumerConfig.of(
+        bootstrap_servers="h:1",
+        group_id="g",
+        group_instance_id="i",
+        client_rack="r",
+        session_timeout_ms=45_000,
+        heartbeat_interval_ms=1500,
+        max_poll_interval_ms=7000,
+        partition_assignment_strategy=["sticky", "range"],
+    )
+    found = settings_of(config)
+    assert found[:-1] == ("g", "i", "r", 45.0, 1.5, 7.0)
+    assert [each.name for each in found.assignors] == ["sticky", "range"]
+    dynamic = settings_of(ConsumerConfig.of(bootstrap_servers="h:1", group_id="g"))
+    assert (dynamic.instance_id, dynamic.rack) == (None, None)
+
+
+def test_nobody_is_a_member_of_no_group():
+    with pytest.raises(ConfigError, match=r"^group\.id is not set"):
+        settings_of(ConsumerConfig.of(bootstrap_servers="h:1"))
+
+
+def test_a_member_says_in_which_rack_it_is_and_why_it_joins():
+    member = Membership(group_settings()._replace(rack="r"), 0.0)
+    assert member.reason == "the consumer subscribed"
+    member.lose("x" * 300)
+    request = member.join(["a"], 0.0)(8)
+    assert decode_subscription(request.protocols[0].metadata).rack == "r"
+    assert request.reason == "x" * 255
+
+
+def test_an_eager_member_tells_what_it_had_though_it_owns_nothing_any_more():
+    member = stable(("sticky", "range"), owned=("a", "b"))
+    _give_up(member)
+    sticky, ranged = (decode_subscription(each.metadata) for each in member.join(["a"], 1.0)(5).protocols)
+    had = [TopicPartition("a", 0), TopicPartition("b", 0)]
+    assert sticky.user_data == member.settings.assignors[0].user_data(had, 1)
+    assert (ranged.user_data, sticky.owned, ranged.owned) == (None, (), ())
+    assert (sticky.generation, ranged.generation) == (1, 1)
+
+
+def test_a_leader_is_none_any_more_when_it_joins_again():
+    member = stable()
+    assert member.is_leader
+    _give_up(member)
+    member.join(["a"], 1.0)
+    assert not member.is_leader
+    joined(member, generation=2, leader=False, protocol=None)
+    assert (member.is_leader, member.generation) == (False, Generation(2, "m-1", ""))
+
+
+@pytest.mark.parametrize("code", [*COMING, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID])
+def test_a_commit_of_an_earlier_generation_says_nothing_of_this_one(code):
+    member = stable()
+    was = member.generation, member.owned
+    with contextlib.suppress(ApiError):
+        member.commit_refused(Generation(0, "m-0", "range"), code)
+    assert (member.generation, member.owned, member.state, member.needs_join) == (*was, MemberState.STABLE, False)
+    assert not member.surrender(lambda topic: True).lost
+
+
+def test_a_commit_that_a_newer_member_of_that_name_fences_is_refused_as_such():
+    with pytest.raises(ApiError, match="OffsetCommit of group 'g': FENCED_INSTANCE_ID") as refused:
+        stable(instance="i").commit_refused(Generation(0, "m-0", "range"), ErrorCode.FENCED_INSTANCE_ID)
+    assert refused.value.code is ErrorCode.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+def test_who_is_no_coordinator_gives_no_sign_of_life(code):
+    member = stable()
+    member.heartbeat_answered(member.generation, code, 9.0)
+    assert member.has_expired(10.1)
+    member.heartbeat_answered(member.generation, ErrorCode.REBALANCE_IN_PROGRESS, 9.0)
+    assert not member.has_expired(10.1)
+
+
+def test_what_is_told_when_its_generation_is_over_is_lost_at_once():
+    member = stable(("cooperative-sticky",))
+    _give_up(member)
+    member.gave_up(member.owned)
+    assigned = Assigned(member.generation, (TopicPartition("a", 1),))
+    assert member.take(assigned, lambda topic: True) is not None
+    member.heartbeat_answered(member.generation, ErrorCode.ILLEGAL_GENERATION, 1.0)
+    assert member.surrender(lambda topic: True) == Surrender((), lost=False)
+    member.got(assigned)
+    assert member.surrender(lambda topic: True) == Surrender(assigned.partitions, lost=True)
+    member.got(Assigned(member.generation, ()))
+    member.gave_up(())
+    member.gave_up(assigned.partitions)
+    assert member.surrender(lambda topic: True) == Surrender((), lost=False)
+
+
+def test_what_is_lost_stays_lost_until_the_last_of_it_is_given_up():
+    member = stable(("cooperative-sticky",), owned=("a", "b"))
+    member.lose("test")
+    member.gave_up([TopicPartition("a", 0)])
+    assert member.surrender(lambda topic: True) == Surrender((TopicPartition("b", 0),), lost=True)
+    member.gave_up([TopicPartition("b", 0)])
+    assert member.surrender(lambda topic: True) == Surrender((), lost=False)
+
+
+def test_why_a_member_joins_again_is_told():
+    member = stable(("cooperative-sticky",), owned=("a", "b"))
+    take(member, [])
+    assert member.reason == "gave up 2 partitions for others"
+    member.join(["a"], 1.0)
+    joined(member, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert (member.state, member.reason) == (MemberState.UNJOINED, "JoinGroup: COORDINATOR_LOAD_IN_PROGRESS")
