@@ -12,9 +12,15 @@ from sparklog.log.files import (
     check_partition,
     check_topic_name,
     disk_refused,
+    find_base_offset,
+    future_path,
     is_topic_name,
+    make_directory,
+    parse_future_dir,
     parse_partition_dir,
     path_aside,
+    remove_temporaries,
+    rename_deleted,
     segment_path,
     segment_paths,
     sync_descriptor,
@@ -42,6 +48,9 @@ def test_other_names_are_refused(tmp_path, name):
         ("t-0", ("t", 0)),
         ("a-b-12", ("a-b", 12)),
         ("__consumer_offsets-49", ("__consumer_offsets", 49)),
+        ("t-2147483647", ("t", 2**31 - 1)),
+        ("t-2147483648", None),
+        ("t-00", None),
         ("t", None),
         ("t-", None),
         ("-0", None),
@@ -188,3 +197,90 @@ def test_of_two_who_replace_a_file_at_once_both_do(tmp_path, monkeypatch):
     write_atomically(path, b"mine")
     assert path.read_bytes() == b"mine"
     assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "tp"),
+    [
+        (f"a-b-12.{'0f' * 16}-future", ("a-b", 12)),
+        (f"a.b-0.{'0f' * 16}-future", ("a.b", 0)),
+        (f"t-0.{'0f' * 16}-delete", None),
+        (f"t-0.{'0f' * 16}", None),
+        (f"t-0.{'0f' * 15}0-future", None),
+        (f"t-0.{'0f' * 16}0-future", None),
+        (f"t-0.{'0f' * 15}0--future", None),
+        (f"{'0f' * 16}-future", None),
+        (f"t.{'0f' * 16}-future", None),
+        ("t-0-future", None),
+    ],
+)
+def test_a_directory_is_a_copy_of_a_partition_or_is_not(name, tp):
+    assert parse_future_dir(name) == (TopicPartition(*tp) if tp else None)
+
+
+def test_a_copy_has_a_name_of_its_own_of_which_the_partition_can_be_told(tmp_path):
+    tp = TopicPartition("a-b", 7)
+    paths = {future_path(tmp_path, tp) for _ in range(3)}
+    assert len(paths) == 3
+    for path in paths:
+        assert path.parent == tmp_path
+        assert parse_future_dir(path.name) == tp
+        assert parse_partition_dir(path.name) is None
+
+
+def test_what_has_too_long_a_name_for_a_copy_is_not_moved(tmp_path):
+    longest = TopicPartition("x" * (255 - len("-7.") - 32 - len("-future")), 7)
+    assert len(future_path(tmp_path, longest).name) == 255
+    longer = TopicPartition(longest.topic + "x", 7)
+    with pytest.raises(ApiError, match=f"{longer} cannot be moved: its topic's name is too long") as refused:
+        future_path(tmp_path, longer)
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    with pytest.raises(ApiError) as refused:
+        future_path(tmp_path, TopicPartition("../x", 0))
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_file_is_named_by_an_offset_or_is_not(tmp_path):
+    assert find_base_offset(tmp_path / f"{7:020d}.log.x.y") == 7
+    assert find_base_offset(tmp_path / f"{7:020d}") == 7
+    for name in (f"{7:019d}.log", f"{7:021d}.log", "x" * 20 + ".log", "\u0665" * 20, "-" + "0" * 19):
+        assert find_base_offset(tmp_path / name) is None
+
+
+def test_a_doomed_file_goes_at_once_where_there_is_no_room_for_its_new_name(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    path.touch()
+    assert rename_deleted(path) == tmp_path / "x.deleted"
+    assert os.listdir(tmp_path) == ["x.deleted"]
+    assert rename_deleted(path) == tmp_path / "x.deleted", "somebody has removed it"
+
+    def refuse(number):
+        def rename(*_):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "rename", rename)
+
+    path.touch()
+    refuse(errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        rename_deleted(path)
+    assert path.exists()
+    refuse(errno.ENOSPC)
+    assert rename_deleted(path) == tmp_path / "x.deleted"
+    assert not path.exists()
+
+
+def test_a_directory_is_made_with_all_above_it_and_synced_into_each(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    for _ in range(2):
+        make_directory(tmp_path / "a" / "b")
+    assert sorted(synced) == [str(tmp_path), str(tmp_path / "a")]
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_what_a_crash_left_of_a_replacement_is_removed_and_nothing_else(tmp_path):
+    for name in ("x", "x.7.tmp", "y.tmp", "tmp"):
+        (tmp_path / name).touch()
+    remove_temporaries(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["tmp", "x"]

@@ -636,3 +636,67 @@ def test_a_snapshot_that_the_disk_refuses_is_tried_again_before_its_segment_goes
     later.do()
     assert names(later.directory) == [MANY]
     assert later.log.delete_old_segments(MANY)
+
+
+def test_of_many_who_would_write_a_snapshot_one_does(later: Later) -> None:
+    known = later.log._producers
+    assert not known.is_writer_wanted(), "there is nothing to write"
+    known.end_offset += 1
+    known.begin_snapshot(0)
+    assert [known.is_writer_wanted() for _ in range(3)] == [True, False, False]
+    while known.write_some():
+        pass
+    assert not known.is_writer_wanted()
+    known.end_offset += 1
+    known.begin_snapshot(0)
+    assert known.is_writer_wanted(), "the one before has finished"
+
+
+def test_who_could_not_write_is_followed_by_another(later: Later) -> None:
+    known = later.log._producers
+    known.end_offset += 1
+    known.begin_snapshot(0)
+    assert known.is_writer_wanted()
+
+    def write() -> None:
+        while known.write_some():
+            pass
+
+    with FaultyFiles(later.directory, error=errno.EIO, fail_at=0), pytest.raises(OSError, match="Input/output"):
+        write()
+    assert [known.is_writer_wanted() for _ in range(2)] == [True, False]
+
+
+def test_a_snapshot_of_the_same_offset_is_noted_once(later: Later) -> None:
+    known = later.log._producers
+    known.end_offset += 1
+    for _ in range(2):
+        known.begin_snapshot(0)
+    assert len(known._unwritten) == 1
+    assert known.first_unwritten == known.end_offset
+
+
+def test_what_knows_the_same_goes_its_own_way(tmp_path: Path) -> None:
+    """A copy, which is brought further by itself, and taken over."""
+    known = ProducerStateManager(tmp_path, expiration_ms=77)
+    for number, records in enumerate((transactional(1, 0), transactional(2, 0), marker_of(2, ControlType.ABORT))):
+        each = RecordBatch(records)
+        each.assign(number, 0)
+        known.update(each, 5)
+    before = known.first_unstable_offset, list(known.entries), known.end_offset
+    other = known.copy()
+    assert (other.first_unstable_offset, list(other.entries), other.end_offset) == before == (0, before[1], 3)
+    assert other.expiration_ms == 77
+    each = RecordBatch(marker_of(1, ControlType.COMMIT))
+    each.assign(3, 0)
+    other.update(each, 6)
+    other.on_high_watermark(4)
+    assert (known.first_unstable_offset, list(known.entries), known.end_offset) == before
+    assert (other.first_unstable_offset, other.end_offset) == (None, 4)
+    assert (known.last_marker(1), other.last_marker(1)) == (-1, 3)
+    known.take_over(other)
+    assert (known.first_unstable_offset, known.last_marker(1), len(known)) == (None, 3, 2)
+    each = RecordBatch(transactional(3, 0))
+    each.assign(4, 0)
+    known.update(each, 7)
+    assert known.first_unstable_offset == 4

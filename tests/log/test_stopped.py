@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from uuid import UUID
 
 import pytest
 from log.samples import batch_of, marker_of, open_log, transactional, whole
@@ -235,3 +236,52 @@ def test_a_log_directory_and_its_checkpoints(log, tmp_path):
     (tmp_path / "log-start-offset-checkpoint").write_text("?")
     with pytest.raises(CorruptRecord, match="log-start-offset-checkpoint"):
         stopped_partitions(tmp_path)
+
+
+def test_what_has_no_bytes_is_no_piece(home):
+    log = open_log(home, SMALL)
+    log.append_as_leader(batch_of(1000, 1001), 0)
+    log.roll()
+    log.close()
+    partition = StoppedPartition(home, CLEAN)
+    assert [(piece.start, piece.end) for piece in partition.pieces(0, 99)] == [(0, len(batch_of(1000, 1001)))]
+    assert partition.pieces(2, 99) == []
+
+
+def test_how_many_bytes_an_offset_takes(home, log):
+    partition = StoppedPartition(home, CLEAN)
+    assert partition.bytes_per_offset == log.size / log.log_end_offset > 1
+    assert StoppedPartition(home, Knowledge(log_start_offset=log.log_end_offset)).bytes_per_offset == 1.0
+    half = StoppedPartition(home, Knowledge(log_start_offset=log.log_end_offset // 2))
+    assert half.bytes_per_offset == pytest.approx(2 * log.size / log.log_end_offset, rel=0.1)
+
+
+def test_the_topic_of_a_stopped_partition(home, log):
+    assert StoppedPartition(home, CLEAN).topic_id is None
+    log.assign_topic_id(UUID(int=7))
+    assert StoppedPartition(home, CLEAN).topic_id == UUID(int=7)
+
+
+@pytest.mark.parametrize(("is_last", "also"), [(True, False), (False, True)])
+def test_bytes_that_are_left_out_are_said_with_what_goes_with_them(home, log, caplog, is_last, also):
+    paths = sorted(home.glob("*.log"))
+    path = paths[-1] if is_last else paths[1]
+    with open(path, "ab") as file:
+        file.write(b"\0" * 7)
+    found = StoppedPartition(home, UNCLEAN).segments
+    assert [each.base_offset for each in found] == [int(each.stem) for each in (paths if is_last else paths[:2])]
+    (said,) = caplog.messages
+    assert f"{path}: the last 7 bytes are no whole batches; they are not read" in said
+    assert said.endswith(", and the segments behind it with them") is also
+
+
+def test_a_stop_that_was_no_clean_one_is_believed_up_to_the_recovery_point(home, log):
+    """Of a segment that lies before it only the size is looked at."""
+    bases = [int(path.stem) for path in sorted(home.glob("*.log"))]
+    first = min(home.glob("*.log"))
+    with open(first, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\xff")
+    for point, ends_early in ((bases[1], False), (bases[1] - 1, True), (bases[2], False)):
+        partition = StoppedPartition(home, Knowledge(clean=False, recovery_point=point))
+        assert (partition.end_offset < bases[1]) is ends_early

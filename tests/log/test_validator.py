@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from contextlib import nullcontext
+from typing import Any
 
 import crc32c
 import pytest
@@ -19,10 +20,12 @@ from sparklog.log.validator import (
     batches_of_leader,
     is_short,
     prepare,
+    validate_adopted,
     validate_appended,
+    validate_restored,
 )
 from sparklog.record import layout
-from sparklog.record.batch import RecordBatch, patch_header
+from sparklog.record.batch import RecordBatch, patch_append_time, patch_header, patch_max_timestamp
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
@@ -395,3 +398,85 @@ def test_a_coordinator_may_write_markers_and_transactions_and_a_client_may_not()
         with pytest.raises(ApiError) as caught:
             check(view, compacted)
         assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+# What another process has written, and is adopted
+
+
+def adoptable(*times, key=b"k", codec=CompressionType.NONE, **header):
+    how = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True} | header
+    builder = RecordBatchBuilder(compression=codec, **how)
+    for time in times or (NOW,):
+        builder.append(time, key, b"v")
+    return memoryview(bytearray(builder.build()))
+
+
+def adopt(records, settings=None):
+    validate_adopted(RecordBatch(records), parse(TopicConfig, settings or {}), NOW)
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_what_a_client_could_send_is_adopted(codec):
+    records = adoptable(NOW - 5, NOW, NOW - 9, codec=codec)
+    patch_header(records, 0, 1000, 3)
+    adopt(records, {"max.message.bytes": str(len(records)), "cleanup.policy": "compact"})
+
+
+MALFORMED = "malformed batch header: "
+NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1}
+NOT_ADOPTED: dict[str, tuple[dict[str, Any], dict[str, str], ErrorCode, str]] = {
+    "too large": ({}, {"max.message.bytes": "60"}, ErrorCode.MESSAGE_TOO_LARGE, r"larger than max\.message\.bytes=60"),
+    "a marker": ({"is_control": True}, {}, ErrorCode.INVALID_RECORD, f"{MALFORMED}clients may not write control"),
+    "no producer": (NO_PRODUCER, {}, ErrorCode.INVALID_RECORD, f"{MALFORMED}a transaction without a producer id"),
+    "no sequence": ({"base_sequence": -1}, {}, ErrorCode.INVALID_RECORD, f"{MALFORMED}producer id 7 without a seq"),
+    "no key": ({"key": None}, {"cleanup.policy": "compact,delete"}, ErrorCode.INVALID_RECORD, "without a key"),
+    "too early": ({"times": (NOW - 11,)}, {"message.timestamp.before.max.ms": "10"}, ErrorCode.INVALID_TIMESTAMP, "11"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ADOPTED)
+def test_what_a_client_could_not_send_is_not_adopted(name):
+    changes, settings, code, complaint = NOT_ADOPTED[name]
+    changes = changes.copy()
+    with pytest.raises(ApiError, match=complaint) as refused:
+        adopt(adoptable(*changes.pop("times", ()), **changes), settings)
+    assert refused.value.code is code
+
+
+def test_nothing_is_put_right_of_what_is_adopted():
+    late = adoptable(NOW, NOW + 3)
+    patch_max_timestamp(late, 0, NOW + 4)
+    with pytest.raises(ApiError, match=f"max timestamp {NOW + 4}, its records' is {NOW + 3}") as refused:
+        adopt(late)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    stamped = adoptable(NOW)
+    patch_append_time(stamped, 0, NOW)
+    with pytest.raises(ApiError, match="malformed batch header: it says that its time is LogAppendTime") as refused:
+        adopt(stamped)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    wrong = patched(layout.LAST_OFFSET_DELTA, b"\0\0\0\x05", adoptable(NOW))
+    with pytest.raises(ApiError, match="malformed batch header: 1 records but a last offset delta of 5"):
+        adopt(wrong)
+
+
+def test_what_cannot_be_read_is_neither_adopted_nor_restored():
+    records = adoptable(NOW, NOW)
+    broken = patched(61, b"\xff" * (len(records) - 61), records)
+    for look in (adopt, lambda each: validate_restored(RecordBatch(each))):
+        with pytest.raises(ApiError, match="the records cannot be read") as refused:
+            look(broken)
+        assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_what_was_in_a_log_before_is_restored_though_no_client_could_send_it():
+    marker = build_marker(EndTransactionMarker(ControlType.ABORT, 3), ProducerIdAndEpoch(7, 0), NOW)
+    hole = patched(layout.LAST_OFFSET_DELTA, b"\0\0\0\x05", adoptable(NOW))
+    empty = adoptable(NOW)[:61]
+    empty[8:12] = (49).to_bytes(4, "big")
+    empty[layout.RECORD_COUNT : layout.RECORD_COUNT + 4] = bytes(4)
+    for records in (marker, hole, empty, adoptable(NOW, key=None)):
+        validate_restored(RecordBatch(records))
+    with pytest.raises(CorruptRecord):
+        validate_restored(RecordBatch(adoptable(NOW, key=b"no marker", is_control=True)))
+    emptied = patched(layout.RECORD_COUNT, bytes(4), marker)
+    validate_restored(RecordBatch(emptied))
