@@ -109,10 +109,10 @@ def _compaction(options: argparse.Namespace) -> report.Rows:
     return compaction.run(options.parts or compaction.NAMES, options.share, options.rounds, before, _say, keep)
 
 
-def _stalls(_: argparse.Namespace) -> report.Rows:
-    from benchmarks import stalls
+def _stalls(options: argparse.Namespace) -> report.Rows:
+    from benchmarks.stalls import measuring
 
-    return stalls.run(say=_say)
+    return measuring.run(options.parts, options.rounds, _say)
 
 
 def _delivery(_: argparse.Namespace) -> report.Rows:
@@ -186,7 +186,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def _is_whole(options: argparse.Namespace) -> bool:
     """Whether what is measured may stand on the page."""
-    return bool(options.share >= 1 and options.rounds >= ROUNDS)
+    is_part = bool(options.parts) and "stalls" in options.names
+    return bool(options.share >= 1 and options.rounds >= ROUNDS and not is_part)
 
 
 def _versions() -> str:
@@ -238,14 +239,14 @@ def _options(argv: list[str]) -> argparse.Namespace:
         "--rounds",
         type=int,
         default=ROUNDS,
-        help=f"of replication, lake and compaction at most; {trial.format(ROUNDS)}",
+        help=f"of replication, lake, compaction and stalls at most; {trial.format(ROUNDS)}",
     )
     parser.add_argument(
         "--parts",
         type=_words,
         default=[],
         metavar="PART,...",
-        help="of replication, lake or compaction; all unless said",
+        help="of replication, lake or compaction, or the APIs of stalls; all unless said",
     )
     failing = "of the topics of replication whose leaders die; 10,1000 unless said"
     parser.add_argument("--failing", type=_words, default=["10", "1000"], metavar="PARTITIONS,...", help=failing)

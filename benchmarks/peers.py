@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sparklog.local.broker import BrokerProcess, BrokerSpec
+from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 from sparklog.testing.broker import settings_arguments
@@ -77,21 +77,28 @@ def both_brokers(directory: Path, settings: Mapping[str, object] | None = None) 
 
 
 @contextmanager
-def our_broker(directory: Path) -> Iterator[Peer]:
-    """sparklog by itself, its data under ``directory``; stopped at the end."""
+def our_broker(directory: Path, program: Sequence[str] = PROGRAM) -> Iterator[Peer]:
+    """sparklog by itself, run by ``program``, its data under ``directory``; stopped at the end."""
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
-        ours = _our_process(directory, zookeeper, {})
+        ours = _our_process(directory, zookeeper, {}, program)
         _started(stack, ours.start, ours.stop)
         peer = Peer("sparklog", ours.address, ours.pid, zookeeper.connect_string)
         eventually(peer.knows_its_controller, what="sparklog to serve administrators")
         yield peer
 
 
-def _our_process(directory: Path, zookeeper: EmbeddedZooKeeper, settings: Mapping[str, object]) -> BrokerProcess:
+def _our_process(
+    directory: Path,
+    zookeeper: EmbeddedZooKeeper,
+    settings: Mapping[str, object],
+    program: Sequence[str] = PROGRAM,
+) -> BrokerProcess:
     """With the settings that the harness gives Kafka too, above all that a new group waits for nobody."""
     arguments = settings_arguments(settings)
     return BrokerProcess(
-        BrokerSpec(0, zookeeper.connect_string, directory / "sparklog", free_port(), arguments=arguments),
+        BrokerSpec(
+            0, zookeeper.connect_string, directory / "sparklog", free_port(), arguments=arguments, program=program
+        ),
         directory / "sparklog.log",
     )
 

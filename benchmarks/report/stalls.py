@@ -6,10 +6,13 @@ from benchmarks.report.base import Aim, Rows, Section, number
 
 LONGEST_AIM_MS = 20.0
 _TEXT = """\
-The longest wait of a client that asks for ApiVersions every 5 ms, while another asks the worst of each API that it may;
-how it is measured: `benchmarks/stalls.py`. The broker is one process with one loop. *nothing* is the same client beside
-an idle broker: what it and the machine add by themselves. Milliseconds, the median of the rounds; *rounds* are the
-longest wait of each."""
+One client asks the worst of each API that it may, while another asks for ApiVersions every 5 ms; how it is measured:
+`benchmarks/stalls/`. The broker is one process with one loop, in compiled form. *turn* is the processor time of the
+longest turn of that loop, and *garbage* what the search for cyclic garbage took of it; what else the machine does is no
+part of these. *wait* is how long the other client waited at most, by the clock: the turns before its own, other threads
+of the broker, its client on the same two cores, and the machine. *nothing* is the same beside an idle broker.
+Milliseconds, the medians of the rounds; *rounds* are the longest wait of each. APIs that have no case:
+`benchmarks/stalls/table.py` says why."""
 
 
 def stalls(rows: Rows) -> Section:
@@ -17,10 +20,12 @@ def stalls(rows: Rows) -> Section:
     return Section(
         "One client beside another",
         _TEXT,
-        ["", "longest ms", "p99 ms", "rounds"],
+        ["", "turn ms", "garbage ms", "wait ms", "p99 ms", "rounds"],
         [
             [
                 row["measurement"],
+                number(row["turn"]),
+                number(row["garbage"]),
                 number(row["longest"]),
                 number(row["p99"]),
                 ", ".join(number(each) for each in row["longests"]),
@@ -32,11 +37,11 @@ def stalls(rows: Rows) -> Section:
 
 
 def _aim(rows: Rows) -> Aim:
-    over = [row["measurement"] for row in rows if row["longest"] > LONGEST_AIM_MS]
-    worst = max(rows, key=lambda row: float(row["longest"]))
+    over = [row["measurement"] for row in rows if row["turn"] > LONGEST_AIM_MS]
+    worst = max(rows, key=lambda row: float(row["turn"]))
     return Aim(
-        f"no request holds up another client for more than {LONGEST_AIM_MS:.0f} ms",
-        f"{len(rows) - len(over)} of {len(rows)} do not, the worst is {number(worst['longest'])} ms "
+        f"no request takes more than {LONGEST_AIM_MS:.0f} ms of processor time in one turn of the loop",
+        f"{len(rows) - len(over)} of {len(rows)} do not, the worst is {number(worst['turn'])} ms "
         f"({worst['measurement']})",
         not over,
     )

@@ -1,0 +1,87 @@
+"""One client asks every 5 ms, the other asks the worst of each API: how long the first waits, and what the loop took.
+
+One broker, one worst case at a time. ``nothing`` is the same with an idle broker: what the machine and the client add
+by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.peers import Peer, our_broker
+from benchmarks.stalls.cluster import Case, Cluster
+from benchmarks.stalls.table import cases
+from benchmarks.stalls.watched_broker import Turn, turns
+from sparklog.clock import Clock, SystemClock
+
+ROUNDS = 3
+WATCHED = (sys.executable, "-m", "benchmarks.stalls.watched_broker")
+_SETTLE_S = 1.0
+
+
+def run(
+    apis: Sequence[str] = (), rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None
+) -> list[dict[str, Any]]:
+    """A row a worst case of these APIs, or of all: (measurement, turn, garbage, longest, p99, longests), milliseconds;
+    the medians of the rounds, and each round's longest wait. ``turn`` is the processor time of the loop's longest turn.
+    """
+    with TemporaryDirectory(prefix="sparklog-bench-") as scratch, our_broker(Path(scratch), WATCHED) as peer:
+        return measure(peer, Path(scratch), apis, rounds, say)
+
+
+def measure(
+    peer: Peer, directory: Path, apis: Sequence[str], rounds: int, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Every case on a broker that runs already, its log directories below ``directory``."""
+    samples = dict[str, list[dict[str, float]]]()
+    for number in range(rounds):
+        cluster = Cluster(peer.bootstrap, directory, number, peer.zookeeper)
+        prepare(cluster)
+        for case in cases():
+            if apis and case.name.partition(",")[0] not in apis:
+                continue
+            found = _sample(cluster, case, directory / "sparklog.log", SystemClock())
+            samples.setdefault(case.name, []).append(found)
+            say(
+                f"stalls: round {number + 1} of {rounds}, {case.name}: a turn of {found['turn']:.1f} ms"
+                f" ({found['garbage']:.1f} for garbage), a wait of {found['longest']:.1f}"
+            )
+    return [_row(name, found) for name, found in samples.items()]
+
+
+def _row(name: str, found: list[dict[str, float]]) -> dict[str, Any]:
+    medians = {what: median(each[what] for each in found) for what in ("turn", "garbage", "longest", "p99")}
+    return {"measurement": name, **medians, "longests": [each["longest"] for each in found]}
+
+
+def prepare(cluster: Cluster) -> None:
+    """The topics that cases ask about, beside those that they make."""
+    cluster.create("searched", 1)
+    cluster.create("gzip", 1, **{"compression.type": "gzip", "max.message.bytes": "100000000"})
+    cluster.create("cold", 1, **{"max.message.bytes": "10000000"})
+    cluster.create("polled", 1)
+
+
+def _sample(cluster: Cluster, case: Case, log: Path, clock: Clock) -> dict[str, float]:
+    """While one case goes on, and a second more: what it leaves to be done afterwards counts too."""
+    host, _, port = cluster.bootstrap.rpartition(":")
+    command = [sys.executable, "-m", "benchmarks.pinger", host, port]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as pinger:
+        assert pinger.stdout is not None
+        pinger.stdout.readline()
+        before = log.stat().st_size
+        case.ask(cluster)
+        clock.sleep(_SETTLE_S)
+        found, _ = pinger.communicate("")
+    with log.open("rb") as file:
+        file.seek(before)
+        longest = max(turns(file.read().decode(errors="replace")), default=Turn())
+    waits: dict[str, float] = json.loads(found)
+    return {**waits, "turn": longest.took, "garbage": longest.garbage}
