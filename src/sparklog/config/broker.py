@@ -518,7 +518,8 @@ class BrokerConfig:
         T.BOOLEAN,
         True,
         "Whether to refuse what would lose the state of groups, transactions and Spark's sinks: deleting or growing "
-        "their topics, changing what these keep, and plain commits to the groups of the sinks.",
+        "their topics, changing what these keep, plain commits to the groups of the sinks, and records of any client "
+        "in the topics of the coordinators.",
     )
     first_registry: str = setting(
         "sparklog.first.registry",

@@ -10,6 +10,7 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -47,8 +48,8 @@ def batch(value=b"v"):
     return memoryview(bytearray(builder.build()))
 
 
-def asked(message, after=None):
-    return ApiRequest(ApiKey.PRODUCE, 9, "c", Caller("h"), message, after)
+def asked(message, after=None, client_id="c"):
+    return ApiRequest(ApiKey.PRODUCE, 9, client_id, Caller("h"), message, after)
 
 
 class Broker:
@@ -389,6 +390,29 @@ def test_a_stranger_that_wants_no_answer_loses_its_connection_and_the_rest_is_st
         with pytest.raises(RemoteProtocolError, match="TOPIC_AUTHORIZATION_FAILED"):
             broker.produce((OTHER, batch()), (ONE, batch()), acks=0)
         assert broker.visible() == (1, True)
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "protects", "code"),
+    [
+        ("c", False, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("__admin_client", True, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("__admin_client", False, ErrorCode.NONE),
+    ],
+)
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_no_name_of_a_client_writes_where_coordinators_keep_what_they_know(tmp_path, topic, client_id, protects, code):
+    tp = TopicPartition(topic, 0)
+
+    async def scenario(broker):
+        broker.config = SimpleNamespace(internal_topics_protect=protects)
+        broker.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), DEFAULTS, None)
+        message = ProduceRequest(None, 1, 0, [(tp, batch())])
+        answer: Any = produce.handle(broker, asked(message, client_id=client_id))
+        assert answer[tp].error is code
+        assert broker.visible(tp)[1] is (code is ErrorCode.NONE)
 
     with_broker(tmp_path, scenario)
 

@@ -56,7 +56,8 @@ _BAD_RECORDS = frozenset(
 """Refusals that speak of a broken or misconfigured producer, which the operator wants to know of too."""
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _ADMIN_CLIENT_ID = "__admin_client"
-"""Who says to be this may write to the brokers' own topics, as in Kafka (``KafkaApis.handleProduceRequest``)."""
+"""A client of this name may write to the brokers' own topics where these are not protected, as in Kafka
+(``KafkaApis.handleProduceRequest``): anybody can call itself so."""
 _FIRST_VERSION_TO_ADD_PARTITIONS = 12
 _FIRST_VERSION_TO_KNOW_ABORTABLE = 11
 _TO_PRODUCE = {
@@ -325,6 +326,10 @@ def _answer(
     return _await_replicas(broker, listener, results, ends, message.timeout_ms) if ends else results
 
 
+def _may_write_internal(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> bool:
+    return request.client_id == _ADMIN_CLIENT_ID and not broker.config.internal_topics_protect
+
+
 def _append(
     broker: BrokerContext,
     tp: TopicPartition,
@@ -338,7 +343,7 @@ def _append(
         return ProduceResult(ErrorCode.INVALID_REQUEST, message="a partition without records")
     if request.version < FIRST_VERSION_WITH_ZSTD and (fault := _fault(broker, tp, records, request.version)):
         return _refused(broker, request.caller.listener, tp, fault)
-    if tp.topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT_ID and broker.metadata.knows(tp):
+    if tp.topic in INTERNAL_TOPICS and not _may_write_internal(broker, request) and broker.metadata.knows(tp):
         refused = RefusedUnseen(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is written by brokers alone")
         return _refused(broker, request.caller.listener, tp, refused)
     if isinstance(prepared, ApiError):
