@@ -84,6 +84,22 @@ def test_records_stay_until_the_job_has_them_and_go_then(spark, eager, admin, to
     eventually(lambda: starts(admin, topic) == [8, 8])
 
 
+def test_a_table_of_the_same_name_may_be_another_one(spark, eager, admin, topic, tmp_path, caplog):
+    """As on two machines, or in two catalogs. Brokers would delete what only one of them has."""
+    admin.create_topics([NewTopic(topic, 2, 1, WAITS)])
+    send(eager, topic, 2)
+    here, elsewhere = tmp_path / "table", tmp_path / "elsewhere"
+    offload(spark, eager, topic, str(here))
+    here.rename(elsewhere)
+    send(eager, topic, 2)
+    with caplog.at_level(logging.WARNING):
+        (commit,) = offload(spark, eager, topic, str(here))
+    assert commit.records >= 2
+    assert f"topic {topic} waits for its offload to table {here}, id " in caplog.text
+    first = admin.describe_retention([topic])[Replica(TopicPartition(topic, 0), 0)]
+    assert (first.offloaded, first.lost_records) == (1, 0)
+
+
 def test_a_topic_that_does_not_wait_has_no_group(spark, eager, admin, topic, tmp_path):
     admin.create_topics([NewTopic(topic, 2, 1, {})])
     offload(spark, eager, topic, str(tmp_path / "table"))

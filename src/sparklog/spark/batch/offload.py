@@ -138,7 +138,7 @@ class Offload:
         self._truncation = TruncationDetector(self._cluster)
         self._data_loss = DataLossReporter(fail=options.fail_on_data_loss)
         self._group = GroupProgress(self._reading.client, options.group, self._clock) if options.group else None
-        self._waiting = OffloadGroups(self._reading.client, options.target.identity, self._clock)
+        self._waiting = OffloadGroups(self._reading.client, lambda: self._destination.identity, self._clock)
 
     def close(self) -> None:
         self._login.close()

@@ -8,7 +8,7 @@ alone, with a warning. See ``docs/adr/0035-retention.md``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 from sparklog.client.admin.admin import Admin
@@ -29,10 +29,10 @@ _LOOK_AGAIN_S = 60.0
 class OffloadGroups:
     """Of one job. It belongs to one thread. Close it."""
 
-    def __init__(self, config: ClientConfig, place: str, clock: Clock) -> None:
-        """``place``: its identity (``Target.identity``)."""
+    def __init__(self, config: ClientConfig, identity: Callable[[], str | None], clock: Clock) -> None:
+        """``identity``: of the place (``Destination.identity``), None while nothing is in it."""
         self._config = config
-        self._place = place
+        self._identity = identity
         self._clock = clock
         self._obstacles = Obstacles(clock)
         self._groups: dict[tuple[str, UUID, str], GroupProgress] = {}
@@ -54,20 +54,23 @@ class OffloadGroups:
         now = self._clock.monotonic()
         if now < self._look_at:
             return
-        self._look_at = now + _LOOK_AGAIN_S
         try:
+            place = self._identity()
+            if place is None:
+                return
+            self._look_at = now + _LOOK_AGAIN_S
             with Admin(self._config) as admin:
-                self._look(admin, topic_ids)
+                self._look(admin, place, topic_ids)
         except SparklogError as error:
             self._obstacles.met("look", f"it is not known which topics wait for their offload: {error}", at_once=True)
             return
         self._obstacles.over("look")
 
-    def _look(self, admin: Admin, topic_ids: TopicIds) -> None:
+    def _look(self, admin: Admin, place: str, topic_ids: TopicIds) -> None:
         wanted = {}
         for topic, topic_id in {tp.topic: each for tp, each in topic_ids.items()}.items():
             group = _group_that_waits(admin, topic)
-            if group is not None and self._is_ours(admin, group, topic, topic_id, topic_ids):
+            if group is not None and _is_of(place, admin, group, topic, topic_id, topic_ids):
                 wanted[topic, topic_id, group] = group
         for key in self._groups.keys() - wanted.keys():
             self._groups.pop(key).close()
@@ -75,28 +78,29 @@ class OffloadGroups:
             if key in self._groups:
                 self._groups[key].repeat()
             else:
-                note = OffloadNote(key[1], self._place).to_metadata()
+                note = OffloadNote(key[1], place).to_metadata()
                 self._groups[key] = GroupProgress(self._config, group, self._clock, note)
 
-    def _is_ours(
-        self, admin: Admin, group: str, topic: str, topic_id: UUID, partitions: Collection[TopicPartition]
-    ) -> bool:
-        """Whether the group tells of this place, or of none."""
-        committed = admin.group_offsets(group, [tp for tp in partitions if tp.topic == topic])
-        for at in committed.values():
-            note = OffloadNote.from_metadata(at.metadata)
-            if note is not None and note.topic_id == topic_id and not note.is_of(self._place):
-                _log.warning(
-                    "topic %s waits for its offload to %s, as group %r says, not for this one to %s. If it is to wait"
-                    " for this one instead, delete the group: sparklog group delete %s",
-                    topic,
-                    note.place,
-                    group,
-                    self._place,
-                    group,
-                )
-                return False
-        return True
+
+def _is_of(
+    place: str, admin: Admin, group: str, topic: str, topic_id: UUID, partitions: Collection[TopicPartition]
+) -> bool:
+    """Whether the group tells of this place, or of none."""
+    committed = admin.group_offsets(group, [tp for tp in partitions if tp.topic == topic])
+    for at in committed.values():
+        note = OffloadNote.from_metadata(at.metadata)
+        if note is not None and note.topic_id == topic_id and not note.is_of(place):
+            _log.warning(
+                "topic %s waits for its offload to %s, as group %r says, not for this one to %s. If it is to wait"
+                " for this one instead, delete the group: sparklog group delete %s",
+                topic,
+                note.place,
+                group,
+                place,
+                group,
+            )
+            return False
+    return True
 
 
 def _group_that_waits(admin: Admin, topic: str) -> str | None:

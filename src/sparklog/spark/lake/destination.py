@@ -152,6 +152,17 @@ class Destination(ABC, Generic[OutcomeT]):
     def place(self) -> str:
         """How messages name it, such as ``table /data/clicks``. Without passwords."""
 
+    @property
+    @abstractmethod
+    def identity(self) -> str | None:
+        """A text that no other place has, and that all names of this one give where that can be told; without
+        passwords. None while nothing is in the place, where only what is in it tells. ``prepare`` comes first.
+
+        What is offloaded to one place is not in another. So two places must not have the same, for brokers delete what
+        is in one (``spark/batch/offload_groups.py``). A name alone is not enough: two machines may have the same path,
+        and two catalogs a table of the same name.
+        """
+
     @abstractmethod
     def prepare(self) -> None:
         """Make the place unless it is there. Raises DataSourceError where it is something else."""
@@ -173,11 +184,7 @@ class Target(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """A text that no other place has, and that all names of this one give where that can be told.
-
-        What is offloaded to one place is not in another. So two places must not have the same, for brokers delete what
-        is in one (``spark/batch/offload_groups.py``). Without passwords.
-        """
+        """The name of the place, in the same words however it is written. Without passwords."""
 
     @abstractmethod
     def open(self, spark: SparkSession) -> Destination[Any]:

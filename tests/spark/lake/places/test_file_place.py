@@ -334,3 +334,18 @@ def test_a_place_is_one_under_all_its_names(tmp_path, monkeypatch):
     names = ("clicks", "./clicks/", f"{tmp_path}/clicks/", f"file://{tmp_path}/clicks")
     assert {FilesTarget(name).identity for name in names} == {f"place {tmp_path}/clicks"}
     assert FilesTarget("webhdfs://host:9870/a/").identity == "place webhdfs://host:9870/a"
+
+
+def test_places_of_one_path_are_told_apart_by_their_first_commits(tmp_path):
+    """Two machines may have the same path."""
+    target = FilesTarget(str(tmp_path / "clicks"))
+    destination = target.open(None)
+    assert destination.identity is None
+    destination.begin().finish([], {})
+    first = destination.identity
+    destination.begin().finish([], {})
+    assert destination.identity == first
+    (tmp_path / "clicks").rename(tmp_path / "elsewhere")
+    destination.begin().finish([], {})
+    assert destination.identity != first
+    assert destination.identity.startswith(f"place {tmp_path}/clicks, id ")

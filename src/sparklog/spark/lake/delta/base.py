@@ -37,11 +37,16 @@ class TableDestination(Destination[OutcomeT]):
 
     def __init__(self, spark: SparkSession, table: DeltaTable, target: TableTarget) -> None:
         self._table = table
+        self._name = target.identity
         self._maintenance = TableMaintenance(spark, table, target.maintenance, target.file_bytes)
 
     @property
     def place(self) -> str:
         return f"table {self._table.name}"
+
+    @property
+    def identity(self) -> str:
+        return f"{self._name}, id {self._table.table_id}"
 
     def prepare(self) -> None:
         if not self._table.exists:

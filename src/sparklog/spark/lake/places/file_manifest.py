@@ -107,6 +107,10 @@ class FileManifests:
         numbers = self._manifests.numbers()
         return len(numbers), self.read(numbers[-1]) if numbers else None
 
+    def first(self) -> FileManifest | None:
+        """Raises StorageError, OSError."""
+        return self.read(0) if self._manifests.numbers() else None
+
     def all(self) -> list[FileManifest]:
         """Raises StorageError, OSError."""
         return [self.read(number) for number in self._manifests.numbers()]

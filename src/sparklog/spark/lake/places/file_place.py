@@ -76,6 +76,13 @@ class FilesDestination(Destination[FilesWritten]):
     def place(self) -> str:
         return f"place {self._target.uri}"
 
+    @property
+    def identity(self) -> str | None:
+        """With the first commit, which was drawn."""
+        with _in_words(self.place):
+            first = self._manifests.first()
+        return None if first is None else f"{self._target.identity}, id {first.commit}"
+
     def prepare(self) -> None:
         """Nothing is made yet: a place is there when something is in it."""
         with _in_words(self.place):

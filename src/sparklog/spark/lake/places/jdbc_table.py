@@ -111,6 +111,10 @@ class JdbcDestination(Destination[StagedAttempt]):
     def place(self) -> str:
         return f"table {self.target.table} of {self.target.database.shown}"
 
+    @property
+    def identity(self) -> str:
+        return self.target.identity
+
     def close(self) -> None:
         self.connection.close()
 
