@@ -1,5 +1,6 @@
 """The job that offloads, against a real broker and real Delta tables."""
 
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -80,13 +81,18 @@ def in_log(spark, cluster, *topics):
     )
 
 
-def test_the_table_has_what_the_log_has(spark, cluster, table, options, make, send):
+def test_the_table_has_what_the_log_has(spark, cluster, table, options, make, send, monkeypatch):
     name = make()
     send(name, 0, 100)
     (first,) = run(spark, options(name))
     assert first.records == 100
     send(name, 100, 30)
-    (second,) = run(spark, options(name))
+    synced, sync = [], os.fsync
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd)))
+        (second,) = run(spark, options(name))
+    log = f"{table}/_delta_log"
+    assert synced == [f"{log}/{second.version:020d}.json", log, table]  # files are synced by Spark's workers
     assert (second.records, second.version, second.behind) == (30, first.version + 1, 0)
     assert in_table(spark, table) == in_log(spark, cluster, name)
     assert run(spark, options(name)) == []

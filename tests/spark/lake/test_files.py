@@ -1,6 +1,7 @@
 """The files of a table: what is in them, what is told of them, and what is left when writing fails."""
 
 import json
+import os
 from itertools import chain
 
 import pyarrow as pa
@@ -59,6 +60,16 @@ def test_a_file_and_what_is_told_of_it(tmp_path):
         "nullCount": {"key": 2, "value": 0, "partition": 0, "offset": 0, "timestamp": 0},
     }
     assert written.to_action()["path"] == written.path
+
+
+def test_a_file_and_the_directories_down_to_it_are_synced(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    writer = TableWriter(table(tmp_path))
+    writer.write(batch(0, 1))
+    (written,) = writer.finish()
+    path = tmp_path / written.path
+    assert synced == [str(each) for each in (path, path.parent, tmp_path)]
 
 
 def test_a_path_is_escaped_as_hadoop_does_it(tmp_path):

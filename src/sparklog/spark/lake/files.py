@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
@@ -222,6 +223,7 @@ class _FileWriter:
         self, filesystem: fs.FileSystem, root: str, values: dict[str, str | None], schema: pa.Schema, compression: str
     ) -> None:
         self._fs = filesystem
+        self._root = root
         self._values = values
         directory = "".join(f"{_directory(name)}={_directory(value)}/" for name, value in values.items())
         self._path = f"{directory}part-{uuid4()}.{compression}.parquet"
@@ -245,7 +247,7 @@ class _FileWriter:
         size = self.size
         self._sink.close()
         if isinstance(self._fs, fs.LocalFileSystem):
-            _sync(self._full)
+            sync_local(self._root, self._path)
         modified = int(datetime.now(UTC).timestamp() * 1000)
         return WrittenFile(self._path, self._values, size, modified, self._stats.rows, self._stats.to_json())
 
@@ -280,10 +282,10 @@ def opened(location: str) -> tuple[fs.FileSystem, str]:
     return filesystem, root
 
 
-def _sync(path: str) -> None:
-    """Put a local file and its name on the disk."""
-    for each in (path, os.path.dirname(path)):
-        fd = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+def sync_local(root: str, path: str) -> None:
+    """Put a local file on the disk, and the names that lead to it from ``root`` on. Raises OSError."""
+    for each in (Path(path), *Path(path).parents):
+        fd = os.open(Path(root, each), os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:

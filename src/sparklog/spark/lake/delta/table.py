@@ -27,6 +27,7 @@ from delta.exceptions import (
 )
 from delta.tables import DeltaTable as SparkTable
 from py4j.java_gateway import JavaPackage
+from pyarrow.fs import LocalFileSystem
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
@@ -36,7 +37,7 @@ from sparklog.spark.lake.columns import PartitionValue, TableColumns
 from sparklog.spark.lake.delta.stored_files import StoredFile
 from sparklog.spark.lake.destination import Changed, Overtaken, refuse
 from sparklog.spark.lake.evolution import Unsuited
-from sparklog.spark.lake.files import WrittenFile
+from sparklog.spark.lake.files import WrittenFile, opened, sync_local
 from sparklog.spark.lake.location import location_of
 from sparklog.spark.lake.progress import APPLICATION, COUNT_APPLICATION, EPOCH_APPLICATION, UPSERT_PROPERTY, Progress
 
@@ -285,7 +286,7 @@ class Commit:
             actions.append({"txn": {"appId": application, "version": version, "lastUpdated": now_ms}})
         try:
             self._evolve()
-            return int(self._transaction.commit(self._seq(actions, removed), self._operation(offsets)))
+            version = int(self._transaction.commit(self._seq(actions, removed), self._operation(offsets)))
         except ConcurrentTransactionException as error:
             raise Overtaken(
                 "SPARKLOG_OVERTAKEN",
@@ -294,6 +295,19 @@ class Commit:
         except _CHANGES as error:
             said = f"table {self._name} was changed while rows were written for it: {first_line(error)}"
             raise Changed("SPARKLOG_TABLE_CHANGED", said) from error
+        self._sync(version)
+        return version
+
+    def _sync(self, version: int) -> None:
+        """Put the commit on the disk where that is a local one: Delta does not, and brokers may delete the records."""
+        filesystem, root = opened(self.table.location)
+        if not isinstance(filesystem, LocalFileSystem):
+            return
+        try:
+            sync_local(root, f"_delta_log/{version:020d}.json")
+        except OSError as error:
+            said = f"table {self._name} has version {version}, but whether a power cut would leave it is not known"
+            raise DataSourceError("SPARKLOG_TABLE_NOT_WRITTEN", f"{said}: {error}") from error
 
     def _evolve(self) -> None:
         """Let the commit add the columns that are missing."""
