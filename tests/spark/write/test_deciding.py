@@ -20,7 +20,13 @@ from sparklog.testing.clock import ManualClock
 
 PLACE = TopicPartition(DECISIONS_TOPIC, 3)
 CONFIG = ClientConfig.from_properties(
-    {"bootstrap.servers": "b:1", "client.id": "me", "request.timeout.ms": "4321", "retry.backoff.ms": "777"}
+    {
+        "bootstrap.servers": "b:1",
+        "client.id": "me",
+        "request.timeout.ms": "4321",
+        "retry.backoff.ms": "777",
+        "default.api.timeout.ms": "98765",
+    }
 )
 RESUMABLE, PASSING = Scope("a name"), Scope("write-x", is_resumable=False)
 OPEN, ENDING = "Ongoing", {True: "PrepareCommit", False: "PrepareAbort"}
@@ -702,7 +708,7 @@ def test_the_deciders_own_producer(cluster, decide):
     config = ProducerConfig.of(cluster.settings[0])
     assert (config.bootstrap_servers, config.client_id, config.request_timeout_ms) == ("b:1", "me", 4321)
     assert (config.transactional_id, config.transaction_timeout_ms) == (RESUMABLE.decider_id, 10_000)
-    assert (config.linger_ms, config.retry_backoff_ms) == (0, 20)
+    assert (config.linger_ms, config.retry_backoff_ms, config.max_block_ms) == (0, 20, 98765)
     assert config.compression_type is CompressionType.GZIP
 
 

@@ -242,6 +242,7 @@ class Decider:
         settings = {
             **self._config.reaching(),
             "request.timeout.ms": self._config.request_timeout_ms,
+            "max.block.ms": self._config.api_timeout_ms,
             "retry.backoff.ms": _QUICK_RETRY_MS,
             "transaction.timeout.ms": _DECIDING_MS,
             "transactional.id": self._scope.decider_id,
