@@ -391,15 +391,34 @@ class CoordinationError(SparklogError):
     """ZooKeeper: a lost session, a duplicate broker id, a stale epoch."""
 
 
-class BrokerIdTaken(CoordinationError):
-    """Another session, ``owner``, is registered in ZooKeeper under the broker's id."""
+class RegistrationTaken(CoordinationError):
+    """Another session, ``owner``, is registered in ZooKeeper with what only one broker may have."""
+
+    def __init__(self, text: str, owner: int) -> None:
+        super().__init__(text)
+        self.owner = owner
+
+
+class BrokerIdTaken(RegistrationTaken):
+    """It is registered under the broker's id."""
 
     def __init__(self, broker_id: int, owner: int) -> None:
         super().__init__(
             f"broker id {broker_id} is already registered in ZooKeeper by another session (0x{owner:x}); give this "
-            "broker another id, or stop the other broker"
+            "broker another id, or stop the other broker",
+            owner,
         )
-        self.owner = owner
+
+
+class BrokerAddressTaken(RegistrationTaken):
+    """It is a broker of another id, and has told everybody the same address."""
+
+    def __init__(self, address: str, holder: int, owner: int) -> None:
+        super().__init__(
+            f"{address} is the address of broker {holder} already, as ZooKeeper has it; give this broker another one "
+            "(advertised.listeners, --advertised-host), or stop the other broker",
+            owner,
+        )
 
 
 class ConsumerIdTaken(CoordinationError):

@@ -11,7 +11,7 @@ from sparklog.broker.fence import ControllerFence
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.registration import Registration
 from sparklog.clock import SystemClock
-from sparklog.errors import BrokerIdTaken, ErrorCode
+from sparklog.errors import BrokerAddressTaken, BrokerIdTaken, ErrorCode
 from sparklog.log.files import SESSION_FILE
 from sparklog.structs import Endpoint
 from sparklog.testing.clock import ManualClock
@@ -325,3 +325,28 @@ def test_a_session_that_ends_meanwhile_frees_the_id(on_stage, zookeeper, caplog)
         assert await stage.is_obeyed(await stage.registered()) is ErrorCode.NONE
 
     on_stage(test, ManualClock())
+
+
+def test_two_brokers_do_not_have_one_address(on_stage, zookeeper, caplog):
+    clock = ManualClock()
+
+    async def test(stage):
+        living = stage.session(zookeeper)
+        living.brokers.register(INFO._replace(id=2), 1)
+        task = asyncio.ensure_future(stage.registration.register())
+        await until(lambda: "waiting" in caplog.text)
+        clock.advance(3600)
+        with pytest.raises(BrokerAddressTaken, match=r"^127\.0\.0\.1:9092 is the address of broker 2 already"):
+            await task
+        assert stage.looker.brokers.live().keys() == {2}
+        living.close()
+        await stage.registration.register()
+        other = stage.session(zookeeper)
+        other.brokers.register(INFO._replace(id=3), 1)
+        stage.follow()
+        stage.expire()
+        await until(lambda: stage.registrations == 1)
+        assert await stage.registered(), "who was there first goes on"
+        other.close()
+
+    on_stage(test, clock)

@@ -123,6 +123,16 @@ def test_the_small_ones():
     assert znodes.decode_config("/c", b'{"version":1}') == {}
 
 
+@pytest.mark.parametrize("odd", ["x" * 40_000, "\ud800"], ids=["longer than a string in a request", "no UTF-8"])
+@pytest.mark.parametrize("where", ["rack", "host"])
+def test_a_broker_of_which_no_request_can_tell_is_malformed(where, odd):
+    """Else every request that tells brokers of each other would be refused by all of them."""
+    value = {"version": 5, "endpoints": ["PLAINTEXT://host:9092"], "rack": None}
+    value |= {"rack": odd} if where == "rack" else {"endpoints": [f"PLAINTEXT://{odd}:9092"]}
+    with pytest.raises(MalformedZnode, match="znode /brokers/ids/1 does not hold what it must"):
+        znodes.decode_broker(1, json.dumps(value).encode(), 0)
+
+
 DECODERS = {
     "broker": lambda data: znodes.decode_broker(1, data, 0),
     "topic": lambda data: znodes.decode_topic("t", data),

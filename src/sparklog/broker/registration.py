@@ -4,7 +4,8 @@ Invariants:
 
 - Until the registration of the present session is known, the fence holds what controllers send.
 - An error of ZooKeeper or a lost answer only delays it: it is tried again, with growing pauses, for as long as the
-  broker lives. Only an id that another session has held for longer than any dead session is kept ends the broker.
+  broker lives. Only an id, or at the start an address, that another session has held for longer than any dead session
+  is kept ends the broker.
 - A broker that has stopped cleanly says since which epoch it has lost nothing. One that has not says so from its second
   registration on: what it has since its first is not lost with a session.
 - A registration is taken over only from a process that is proved dead (``predecessor``), by ending that session.
@@ -21,7 +22,7 @@ from typing import Any
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.clock import Clock
-from sparklog.errors import BrokerIdTaken, CoordinationError
+from sparklog.errors import CoordinationError, RegistrationTaken
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znode_client import SessionEvent
 from sparklog.zk.znodes import BrokerInfo
@@ -55,6 +56,7 @@ class Registration:
         self._clock = clock
         self._patience = _TIMEOUTS_TO_WAIT * max(session_timeout, _LEAST_TIMEOUT_S)
         self._session = 0
+        self._has_been = False
         self._losses = 0
         self.events: Counter[str] = Counter()
         """How often each of ``SessionEvent`` was heard of."""
@@ -130,7 +132,8 @@ class Registration:
     async def register(self) -> None:
         """Returns when the broker is registered.
 
-        Raises BrokerIdTaken if another broker has its id and keeps it, CoordinationError after ``give_up``.
+        Raises BrokerIdTaken or BrokerAddressTaken if another broker has its id, or its address, and keeps it;
+        CoordinationError after ``give_up``.
         """
         trying = asyncio.ensure_future(self._try())
         given_up = asyncio.ensure_future(self._given_up.wait())
@@ -149,7 +152,7 @@ class Registration:
             try:
                 await self._attempt()
                 return
-            except BrokerIdTaken as error:
+            except RegistrationTaken as error:
                 if error.owner != owner:
                     owner, since = error.owner, self._clock.monotonic()
                     _logger.warning("%s; waiting %.0f s for that session to end", error, self._patience)
@@ -170,10 +173,12 @@ class Registration:
         dead = None if holder is None else self._files.session_of_dead(holder)
         if dead is not None:
             await self._run_zk(self._zk.end_session, dead)
+        if not self._has_been:
+            await self._run_zk(self._zk.brokers.check_addresses, self._info)
         epoch = await self._run_zk(self._zk.brokers.register, self._info, self._clock.now_ms())
         if losses != self._losses:  # the loop hears of an answer later than of what came after it
             raise CoordinationError("the session was lost meanwhile")
-        self._session = session.id
+        self._session, self._has_been = session.id, True
         if self._info.unbroken_since is None or self._info.unbroken_since > epoch:
             self._info = self._info._replace(unbroken_since=epoch)
         self._fence.registered(epoch)

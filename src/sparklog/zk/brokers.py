@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from kazoo.exceptions import NodeExistsError
 
-from sparklog.errors import BrokerIdTaken, CoordinationError, MalformedZnode
+from sparklog.errors import BrokerAddressTaken, BrokerIdTaken, CoordinationError, MalformedZnode
 from sparklog.zk import znodes
 from sparklog.zk.transactions import OPS_A_TRANSACTION, as_controller, check_office, failed, remove
 from sparklog.zk.znode_client import OnChange, ZnodeClient
@@ -28,6 +28,17 @@ class Brokers:
         """The session that registered the broker id, None if it is free."""
         stat = self._zk.kazoo.exists(znodes.broker_path(broker_id))
         return None if stat is None else int(stat.ephemeralOwner)
+
+    def check_addresses(self, info: BrokerInfo) -> None:
+        """Raises BrokerAddressTaken if a broker of another id is registered with an address of this one's: what is meant
+        for one of them would come to the other.
+        """
+        own = {each.endpoint for each in info.all_listeners}
+        for other in self.live().values():
+            shared = own.intersection(each.endpoint for each in other.all_listeners)
+            owner = self.owner(other.id) if shared and other.id != info.id else None
+            if owner is not None:
+                raise BrokerAddressTaken(str(min(shared)), other.id, owner)
 
     def register(self, info: BrokerInfo, now_ms: int) -> int:
         """Announce the broker for as long as the session lives; its epoch is returned.

@@ -99,6 +99,8 @@ def _reading(path: str) -> Iterator[None]:
 
 _MAX_INT32 = (1 << 31) - 1
 _MAX_PORT = (1 << 16) - 1
+_LONGEST_TEXT = (1 << 15) - 1
+"""Of a string in a request, in bytes of UTF-8."""
 _UNBROKEN_SINCE = "sparklog_unbroken_since"
 
 
@@ -170,9 +172,17 @@ def decode_broker(broker_id: int, data: bytes, epoch: int, between_brokers: str 
         if not isinstance(rack, str | None):
             raise ValueError(f"rack {rack!r}")
         listeners = _listeners(value)
+        for text in (rack or "", *(each.name for each in listeners), *(each.endpoint.host for each in listeners)):
+            _check_sendable(text)
         endpoint = next((each.endpoint for each in listeners if each.name == between_brokers), listeners[0].endpoint)
         told = since if isinstance(since, int) and 0 <= since <= epoch else None
         return BrokerInfo(_number(broker_id), endpoint, rack, epoch, told, unless_plain(listeners))
+
+
+def _check_sendable(text: str) -> None:
+    """Raises ValueError for what no request can hold: the ones that tell brokers of each other would be refused whole."""
+    if len(text.encode()) > _LONGEST_TEXT:
+        raise ValueError(f"{text[:50]}... has {len(text)} characters")
 
 
 def _listeners(value: dict[str, Any]) -> tuple[Listener, ...]:
