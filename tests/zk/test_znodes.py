@@ -123,6 +123,13 @@ def test_the_small_ones():
     assert znodes.decode_config("/c", b'{"version":1}') == {}
 
 
+def test_a_leader_epoch_that_leaves_none_for_the_next_leaders_is_malformed():
+    state = {"leader": 1, "isr": [1], "controller_epoch": 1, "version": 1}
+    assert znodes.decode_partition_state(TP, json.dumps(state | {"leader_epoch": 2**30}).encode(), 0).leader_epoch
+    with pytest.raises(MalformedZnode, match="2147483647 is not a number"):
+        znodes.decode_partition_state(TP, json.dumps(state | {"leader_epoch": 2**31 - 1}).encode(), 0)
+
+
 @pytest.mark.parametrize("odd", ["x" * 40_000, "\ud800"], ids=["longer than a string in a request", "no UTF-8"])
 @pytest.mark.parametrize("where", ["rack", "host"])
 def test_a_broker_of_which_no_request_can_tell_is_malformed(where, odd):

@@ -98,6 +98,8 @@ def _reading(path: str) -> Iterator[None]:
 
 
 _MAX_INT32 = (1 << 31) - 1
+_LAST_LEADER_EPOCH = _MAX_INT32 - (1 << 20)
+"""What is read: those of the elections that follow can be told too, or no broker would be told of anything."""
 _MAX_PORT = (1 << 16) - 1
 _LONGEST_TEXT = (1 << 15) - 1
 """Of a string in a request, in bytes of UTF-8."""
@@ -347,7 +349,7 @@ def decode_partition_state(tp: TopicPartition, data: bytes, version: int, zxid: 
     with _reading(partition_state_path(tp)):
         return PartitionState(
             _number(value["leader"], NO_LEADER),
-            _number(value["leader_epoch"]),
+            _number(value["leader_epoch"], most=_LAST_LEADER_EPOCH),
             tuple(map(_number, value["isr"])),
             _number(value["controller_epoch"]),
             version,
