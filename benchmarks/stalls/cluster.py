@@ -20,12 +20,13 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.messages import Message, decode_response, encode
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import LONGEST_TOPIC
 from sparklog.zk.client import ZkClient
 
 MANY = 19_000
 """Elements of one request: nearly as many as a broker takes."""
-LONGEST_NAME, LONGEST_STRING = 249, (1 << 15) - 1
-"""Bytes of a topic's name, and of anything that is said to be one."""
+LONGEST_STRING = (1 << 15) - 1
+"""Bytes of anything that is said to be a name."""
 PARTITIONS = 500
 """Of the topic that is there to be asked about."""
 NO_TOPIC = UUID(int=7)
@@ -119,7 +120,7 @@ def _ask(api: ApiKey, message: Callable[[], Message], version: int, cluster: Clu
         connection.receive()
 
 
-def long_name(number: int, length: int = LONGEST_NAME) -> str:
+def long_name(number: int, length: int = LONGEST_TOPIC) -> str:
     """Of a topic that is not there."""
     return f"{number:05}{'n' * (length - 5)}"
 

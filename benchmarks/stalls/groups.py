@@ -198,7 +198,8 @@ def _joined(cluster: Cluster, members: int, protocols: int, metadata: int) -> No
         for number in range(1, members):
             _send_join(others, group, number, protocols, metadata)
         _send_join(leader, group, 0, protocols, metadata)
-        leader.receive()
+        told: Any = decode_response(*leader.receive())
+        assert len(told.members) == members
         _receive_all(others, members - 1)
 
 
@@ -223,6 +224,7 @@ def _sync(cluster: Cluster, assignments: int, size: int) -> None:
     """Of the leader of a group of one."""
     group = cluster.topic(f"synced-{assignments}-{size}")
     joined = cluster.ask(ApiKey.JOIN_GROUP, _join(group, 1, 10, "i"), _JOIN)
+    assert joined.error_code == ErrorCode.NONE
     assigned = messages.SyncGroupRequest.SyncGroupRequestAssignment
     own = [assigned(member_id=joined.member_id, assignment=bytes(size))]
     others = [assigned(member_id=f"m{n}", assignment=bytes(size)) for n in range(assignments - 1)]

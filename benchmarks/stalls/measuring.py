@@ -20,6 +20,9 @@ from benchmarks.stalls.cluster import Case, Cluster
 from benchmarks.stalls.table import cases
 from benchmarks.stalls.watched_broker import Turn, turns
 from sparklog.clock import Clock, SystemClock
+from sparklog.protocol import messages
+from sparklog.protocol.api_key import ApiKey
+from sparklog.testing.eventually import eventually
 
 ROUNDS = 3
 WATCHED = (sys.executable, "-m", "benchmarks.stalls.watched_broker")
@@ -67,6 +70,17 @@ def prepare(cluster: Cluster) -> None:
     cluster.create("gzip", 1, **{"compression.type": "gzip", "max.message.bytes": "100000000"})
     cluster.create("cold", 1, **{"max.message.bytes": "10000000"})
     cluster.create("polled", 1)
+    for kind in (0, 1):  # of groups, and of transactions: the topics of their coordinators are made
+        found = messages.FindCoordinatorRequest(key_type=kind, coordinator_keys=["stalls"])
+        cluster.ask(ApiKey.FIND_COORDINATOR, found, 4)
+    eventually(lambda: _coordinates(cluster), what="the broker to coordinate")
+
+
+def _coordinates(cluster: Cluster) -> bool:
+    groups = cluster.ask(ApiKey.LIST_GROUPS, messages.ListGroupsRequest(states_filter=[], types_filter=[]), 5)
+    every = messages.ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=-1)
+    transactions = cluster.ask(ApiKey.LIST_TRANSACTIONS, every, 1)
+    return not (groups.error_code or transactions.error_code)
 
 
 def _sample(cluster: Cluster, case: Case, log: Path, clock: Clock) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.loads.raw import connect
 from benchmarks.stalls.cluster import MANY, PARTITIONS, TIMEOUT_MS, Case, Cluster, request
+from sparklog.errors import ErrorCode
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, decode_response, encode
@@ -111,14 +112,16 @@ def _end(cluster: Cluster) -> None:
         producer_epoch=producer.producer_epoch,
         committed=True,
     )
-    cluster.ask(ApiKey.END_TXN, ending, 3)
+    ended = cluster.ask(ApiKey.END_TXN, ending, 3)
+    assert ended.error_code == ErrorCode.NONE
 
 
 def _list(cluster: Cluster) -> None:
     with connect(cluster.bootstrap) as connection:
         for number in range(_IDS):
             connection.send(ApiKey.INIT_PRODUCER_ID, 4, [encode(_init(f"{cluster.topic('listed')}-{number}"), 4)])
-            _: Any = decode_response(*connection.receive())
+            begun: Any = decode_response(*connection.receive())
+            assert begun.error_code == ErrorCode.NONE
     message = messages.ListTransactionsRequest(
         state_filters=[],
         producer_id_filters=list(range(MANY)),

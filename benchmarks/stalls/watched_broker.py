@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sparklog.cli.main import main
 
-LONG_S = 0.005
+LONG_S = 0.002
 _LINE = re.compile(r"^TURN (\S+) (\S+)$", re.MULTILINE)
 
 

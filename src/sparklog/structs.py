@@ -25,6 +25,8 @@ DECIDER_PREFIX = "spark-decisions."
 """How the transactional id, and the group, under which a sink decides begins."""
 STATE_TOPICS = INTERNAL_TOPICS | {DECISIONS_TOPIC}
 """Whose readers go by the last record of each key."""
+LONGEST_TOPIC = 249
+"""Characters of a topic's name at most (Kafka's ``Topic.java``)."""
 
 
 class TopicPartition(NamedTuple):

@@ -25,7 +25,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import Request, describe_request, frame_response, parse_request
 from sparklog.protocol.messages import Encoded, encode, throttled
-from sparklog.protocol.slices import LARGE_REQUEST, Steps, encoding, is_large_answer
+from sparklog.protocol.slices import LARGE_REQUEST, Steps, encoding_in_pieces, is_large_answer
 from sparklog.security.caller import Caller
 from sparklog.structs import Chunk
 
@@ -165,7 +165,7 @@ class Dispatcher:
                 answer = throttled(answer, request.version, throttle_ms)
         by_schema = handler.by_schema and not isinstance(answer, Encoded)
         if by_schema and is_large_answer(answer, request.version):
-            return self._frame_large(request, handler, encoding(answer, request.version))
+            return self._frame_large(request, handler, encoding_in_pieces(answer, request.version))
         body = handler.encode(answer, request.version, throttle_ms)
         if body is None or isinstance(body, list):
             return self._frame(request, handler, body)
@@ -181,10 +181,10 @@ class Dispatcher:
             self.meters[api.value].fail(code)
 
     def _frame_large(
-        self, request: Request, handler: Handler, encoding: Steps[bytes] | Steps[list[Chunk]]
+        self, request: Request, handler: Handler, encoding: Steps[list[bytes]] | Steps[list[Chunk]]
     ) -> Steps[Answer]:
-        body: bytes | list[Chunk] = yield from encoding
-        return self._frame(request, handler, [body] if isinstance(body, bytes) else body)
+        body: Any = yield from encoding
+        return self._frame(request, handler, body)
 
     def _frame(self, request: Request, handler: Handler, body: list[Chunk] | None) -> Answer:
         return None if body is None else frame_response(handler.api, request.version, request.correlation_id, body)

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from sparklog.errors import ApiError, DiskFull, ErrorCode, LogDirFailed, LogError
 from sparklog.record.layout import MAX_INT32
-from sparklog.structs import TopicPartition
+from sparklog.structs import LONGEST_TOPIC, TopicPartition
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -58,7 +58,6 @@ SESSION_FILE = ".sparklog-session"
 
 _OFFSET_DIGITS = 20
 _PARTITION_DIGITS = len(str(MAX_INT32))
-_MAX_TOPIC_NAME = 249
 _MAX_FILE_NAME = 255
 _MAX_TAG = 64
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
@@ -180,7 +179,7 @@ def check_topic_name(name: str) -> None:
     if not is_topic_name(name):
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name!r} cannot be a topic's name: 1 to {_MAX_TOPIC_NAME} ASCII letters, digits, '.', '_' or '-', "
+            f"{name!r} cannot be a topic's name: 1 to {LONGEST_TOPIC} ASCII letters, digits, '.', '_' or '-', "
             "not '.' or '..'",
         )
 
@@ -199,7 +198,7 @@ def check_partition(tp: TopicPartition) -> None:
 def is_topic_name(name: str) -> bool:
     """Letters, digits, ``.``, ``_`` and ``-``, at most 249 of them, not ``.`` or ``..`` (Kafka's ``Topic.java``)."""
     return (
-        0 < len(name) <= _MAX_TOPIC_NAME
+        0 < len(name) <= LONGEST_TOPIC
         and name not in (".", "..")
         and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
     )

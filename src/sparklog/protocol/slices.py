@@ -6,9 +6,9 @@ and give the message, or its bytes, at the end. What they give is what ``decode_
 Invariants: between two steps lies the work of one element, or of ``_RUN`` numbers or texts, or of ``_FAR`` bytes of
 texts; a request names at most ``MOST_ELEMENTS`` elements in all of its arrays (a controller's more), and is refused
 before more than that are made. One that has no large blob by right has at most ``MOST_BYTES``, for texts are
-copied, compared and told again in one go.
+copied, compared and told again in one go, and one that has ``MOST_OF_BLOBS``, for a blob is copied in one go.
 Whether a message is large is told without looking at its elements: a request by its bytes, an answer by the lengths of
-its arrays.
+its arrays. An answer is encoded in pieces, none of which is copied to make room for the next.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar, cast
 
 from kafka.protocol.data_container import DataContainer
-from kafka.protocol.schemas.fields.codecs import EncodeBuffer, Int32, UnsignedVarInt32
+from kafka.protocol.schemas.fields.codecs import EncodeBuffer, Int8, Int32, UnsignedVarInt32
 
 from sparklog.errors import LocalProtocolError, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
@@ -32,6 +32,7 @@ from sparklog.protocol.messages import (
     reject_nulls,
 )
 from sparklog.protocol.wire import WireStream
+from sparklog.structs import LONGEST_TOPIC
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -43,16 +44,23 @@ LARGE_REQUEST = 4 << 10
 """A request body of more bytes is decoded in steps: of the smallest elements it may hold some hundred."""
 LARGE_ANSWER = 200
 """An answer of more elements is encoded in steps."""
+_PLAIN = 10
+"""So many numbers or texts take as long as one element of several fields."""
+_BLOB = 16 << 10
+_PIECE = 1 << 20
 MOST_ELEMENTS = 20_000
 """Of one request, in all its arrays together: to make and to forget so many objects takes some milliseconds."""
 MOST_OF_CONTROLLER = 100_000
 """Of one request of a controller, which tells of a whole cluster."""
 MOST_BYTES = 8 << 20
 """Of one request without a large blob by right: more than ``MOST_ELEMENTS`` names of topics take."""
+MOST_OF_BLOBS = 16 << 20
+"""Of one request with one. To copy so much takes some milliseconds. No record of ``__consumer_offsets`` has more than a
+sixteenth of it, unless a topic's ``max.message.bytes`` says so."""
 SLICE = 50
 """So many partitions of a Produce or a Fetch are one step, in which each costs some µs."""
 _OF_CONTROLLER = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
-_OF_ANY_SIZE = _OF_CONTROLLER | {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.ERASE_RECORDS, ApiKey.COMMIT_COMPACTION}
+_WITH_BLOBS = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.ERASE_RECORDS, ApiKey.COMMIT_COMPACTION})
 _RUN = 500
 _FAR = 256 << 10
 _WINDOW = 2 << 10
@@ -127,6 +135,15 @@ def checked_count(api: ApiKey, before: int, more: int) -> int:
     return more
 
 
+def checked_topic(api: ApiKey, name: str) -> str:
+    """``name``. Raises RemoteProtocolError if no topic can have it, for it is so long."""
+    if len(name) > LONGEST_TOPIC:
+        raise RemoteProtocolError(
+            f"a topic's name has at most {LONGEST_TOPIC} characters, and one of this {api.name} request has {len(name)}"
+        )
+    return name
+
+
 def _too_many(api: ApiKey, most: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"a {api.name} request names more than {most} elements; ask for fewer at a time")
 
@@ -135,9 +152,10 @@ def decoding(api: ApiKey, version: int, body: memoryview) -> Steps[Message]:
     """``decode_request`` in steps. Raises RemoteProtocolError also where the request is too large, or names too many
     elements.
     """
-    if len(body) > MOST_BYTES and api not in _OF_ANY_SIZE:
+    most = MOST_OF_BLOBS if api in _WITH_BLOBS else MOST_BYTES
+    if len(body) > most and api not in _OF_CONTROLLER:
         raise RemoteProtocolError(
-            f"{api.name} requests have at most {MOST_BYTES >> 20} MB, and this one has {len(body) >> 20}; "
+            f"{api.name} requests have at most {most >> 20} MB, and this one has {len(body) >> 20}; "
             "ask for less at a time"
         )
     return _Decoder(api, version, body).message()
@@ -290,38 +308,134 @@ def _elements(schema: Any, message: Struct, version: int, enough: int = MOST_OF_
 
 def is_large_answer(message: Message, version: int) -> bool:
     """Whether it is to be encoded in steps."""
-    return _elements(message._struct, message, version, LARGE_ANSWER + 1) > LARGE_ANSWER
+    return _is_large(message._struct, message, version)
+
+
+_BRANCHES: dict[tuple[int, int], list[Any]] = {}
+
+
+def _branches(schema: Any, version: int) -> list[Any]:
+    """The fields of ``schema`` that may hold much: arrays, blobs, and structs that have some."""
+    key = id(schema), version  # schemas cannot be hashed, and stay for good
+    found = _BRANCHES.get(key)
+    if found is None:
+        fields = schema.untagged_fields(version)
+        found = [
+            each
+            for each in fields
+            if each.is_array() or each.type_str == "bytes" or (each.is_struct() and _branches(each, version))
+        ]
+        _BRANCHES[key] = found
+    return found
+
+
+def _is_large(schema: Any, message: Any, version: int) -> bool:
+    return _weight(schema, message, version, LARGE_ANSWER + 1) > LARGE_ANSWER
+
+
+def _weight(schema: Any, message: Any, version: int, enough: int) -> int:
+    """How many structs are in ``message``, wherever they are nested, and as one ``_PLAIN`` numbers or texts, or
+    ``_BLOB`` bytes; about ``enough`` if there are more.
+    """
+    found = 0
+    for field in _branches(schema, version):
+        value = getattr(message, field.name, None)
+        if not value or found >= enough:
+            continue
+        if field.is_struct_array():
+            found += len(value)
+            if _branches(field.array_of, version):
+                for each in value:
+                    if found >= enough:
+                        break
+                    found += _weight(field.array_of, each, version, enough - found)
+        elif field.is_array():
+            found += len(value) // _PLAIN
+        elif not field.is_struct():
+            found += len(value) // _BLOB
+        else:
+            found += _weight(field, value, version, enough - found)
+    return found
 
 
 def encoding(message: Message, version: int) -> Steps[bytes]:
     """``encode`` in steps. Raises LocalProtocolError if a field does not fit its type."""
-    out = EncodeBuffer()
+    return b"".join((yield from encoding_in_pieces(message, version)))
+
+
+def encoding_in_pieces(message: Message, version: int) -> Steps[list[bytes]]:
+    """As ``encoding``, in pieces of some ``_PIECE``, so that nothing large is ever copied whole."""
+    pieces = _Pieces()
     try:
-        yield from _encode(message._struct, message, version, message.flexible_version_q(version), out)
+        yield from _encode(message._struct, message, version, message.flexible_version_q(version), pieces)
     except ENCODE_ERRORS as error:
         raise LocalProtocolError(f"cannot encode {message.name} version {version}: {error}") from error
-    return bytes(memoryview(out.buf)[: out.pos])
+    pieces.end(at_least=0)
+    return pieces.ended
 
 
-def _encode(schema: Any, message: Struct, version: int, flexible: bool, out: EncodeBuffer) -> Steps[None]:
+class _Pieces:
+    """``ended`` are those that are full; ``out`` is where the next one is written."""
+
+    def __init__(self) -> None:
+        self.ended: list[bytes] = []
+        self.out = EncodeBuffer()
+
+    def end(self, at_least: int = _PIECE) -> None:
+        """Begin another piece, if this one has so many bytes."""
+        if self.out.pos >= at_least:
+            self.ended.append(bytes(memoryview(self.out.buf)[: self.out.pos]))
+            self.out = EncodeBuffer()
+
+
+def _encode(schema: Any, message: Any, version: int, flexible: bool, pieces: _Pieces) -> Steps[None]:
     form = {"version": version, "compact": flexible, "tagged": flexible}
     for field in schema.untagged_fields(version):
-        values = getattr(message, field.name)
-        if not field.is_struct_array() or values is None:
-            field.encode_into(values, out, **form)
-            continue
-        if flexible:
-            UnsignedVarInt32.encode_into(out, len(values) + 1)
+        value = getattr(message, field.name)
+        if field.is_struct_array() and value is not None:
+            yield from _encode_structs(field, value, version, flexible, pieces)
+        elif field.is_array() and value is not None and len(value) > _RUN:
+            yield from _encode_plain(field, value, version, flexible, pieces)
+        elif field.is_struct() and isinstance(value, DataContainer) and _is_large(field, value, version):
+            if field.nullable_for_version_q(version):
+                Int8.encode_into(pieces.out, 1)
+            yield from _encode(field, value, version, flexible, pieces)
         else:
-            Int32.encode_into(out, len(values))
-        whole = field.array_of.compiled_encode_into(**form)
-        for each in values:
-            if not isinstance(each, DataContainer):
-                field.array_of.encode_into(each, out, **form)
-            elif _elements(field.array_of, each, version, LARGE_ANSWER + 1) > LARGE_ANSWER:
-                yield from _encode(field.array_of, each, version, flexible, out)
-            else:
-                whole(each, out)
-            yield
+            field.encode_into(value, pieces.out, **form)
     if flexible:
-        schema.tagged_fields(version).encode_into(message, out, version=version)
+        schema.tagged_fields(version).encode_into(message, pieces.out, version=version)
+    pieces.end()
+
+
+def _encode_structs(field: Any, values: list[Any], version: int, flexible: bool, pieces: _Pieces) -> Steps[None]:
+    form = {"version": version, "compact": flexible, "tagged": flexible}
+    _encode_length(values, flexible, pieces)
+    whole = field.array_of.compiled_encode_into(**form)
+    for each in values:
+        if not isinstance(each, DataContainer):
+            field.array_of.encode_into(each, pieces.out, **form)
+        elif _is_large(field.array_of, each, version):
+            yield from _encode(field.array_of, each, version, flexible, pieces)
+        else:
+            whole(each, pieces.out)
+        pieces.end()
+        yield
+
+
+def _encode_plain(field: Any, values: list[Any], version: int, flexible: bool, pieces: _Pieces) -> Steps[None]:
+    form = {"version": version, "compact": flexible, "tagged": flexible}
+    _encode_length(values, flexible, pieces)
+    begun = pieces.out.pos
+    for number, each in enumerate(values):
+        field.array_of.encode_into(each, pieces.out, **form)
+        if number % _RUN == _RUN - 1 or pieces.out.pos - begun > _FAR:
+            pieces.end()
+            begun = pieces.out.pos
+            yield
+
+
+def _encode_length(values: list[Any], flexible: bool, pieces: _Pieces) -> None:
+    if flexible:
+        UnsignedVarInt32.encode_into(pieces.out, len(values) + 1)
+    else:
+        Int32.encode_into(pieces.out, len(values))

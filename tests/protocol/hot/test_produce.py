@@ -195,6 +195,19 @@ def test_a_request_that_names_too_many_partitions_is_refused(topics):
         decoded(MOST_ELEMENTS + 1)
 
 
+def test_a_name_that_no_topic_can_have_is_refused():
+    """3,000 of 32 KB were copied, compared and told again in one go: 30 ms."""
+
+    def decoded(length, read):
+        records = {TopicPartition("t" * length, 0): [b"r"]}
+        return read(memoryview(b"".join(produce.encode_request(1, 500, records, 9))), 9)
+
+    for read in (produce.decode_request, lambda *body: finish(produce.decoding_request(*body))):
+        decoded(249, read)
+        with pytest.raises(RemoteProtocolError, match="a topic's name has at most 249 characters, and one of"):
+            decoded(250, read)
+
+
 MANY = 10 * SLICE
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import is_flexible
-from sparklog.protocol.slices import SLICE, Steps, checked_count
+from sparklog.protocol.slices import SLICE, Steps, checked_count, checked_topic
 from sparklog.protocol.wire import ZERO_UUID, WireReader, WireWriter
 from sparklog.structs import Chunk, Endpoint, IsolationLevel, OffsetAndEpoch
 
@@ -168,7 +168,7 @@ def _read_end(reader: WireReader, version: int, request: FetchRequest) -> None:
 def _read_topic_name(reader: WireReader, version: int) -> tuple[str, UUID]:
     if version >= TOPIC_ID_VERSION:
         return "", reader.uuid()
-    return reader.string(), ZERO_UUID
+    return checked_topic(ApiKey.FETCH, reader.string()), ZERO_UUID
 
 
 def _read_asked(reader: WireReader, topic: str, topic_id: UUID, version: int) -> FetchPartition:

@@ -13,7 +13,7 @@ from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import LeaderHint, encode_endpoints, encode_leader
 from sparklog.protocol.messages import is_flexible
-from sparklog.protocol.slices import MOST_ELEMENTS, SLICE, Steps, checked_count, sliced
+from sparklog.protocol.slices import MOST_ELEMENTS, SLICE, Steps, checked_count, checked_topic, sliced
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.structs import Chunk, TopicPartition
 
@@ -65,7 +65,7 @@ def decode_if_few(body: memoryview, version: int, most: int) -> ProduceRequest |
         return None
     records: list[tuple[TopicPartition, memoryview | None]] = []
     for _ in range(topics):
-        topic = reader.string()
+        topic = checked_topic(ApiKey.PRODUCE, reader.string())
         count = checked_count(ApiKey.PRODUCE, len(records), reader.array_length())
         if len(records) + count > most:
             return None
@@ -85,7 +85,7 @@ def decoding_request(body: memoryview, version: int) -> Steps[ProduceRequest]:
     acks, timeout_ms = reader.numbers(_ACKS)
     records: list[tuple[TopicPartition, memoryview | None]] = []
     for _ in range(checked_count(ApiKey.PRODUCE, 0, reader.array_length())):
-        topic = reader.string()
+        topic = checked_topic(ApiKey.PRODUCE, reader.string())
         for _ in range(checked_count(ApiKey.PRODUCE, len(records), reader.array_length())):
             partition = reader.int32()
             records.append((TopicPartition(topic, partition), reader.bytes_or_none()))

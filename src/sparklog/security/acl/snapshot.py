@@ -22,10 +22,11 @@ from sparklog.security.acl.binding import AclLists
 from sparklog.security.acl.entry import ALL, ANY_HOST, AclEntry, AclOperation, Permission
 from sparklog.security.acl.pattern import WILDCARD, PatternType, ResourcePattern
 from sparklog.security.principal import EVERYBODY, Principal
+from sparklog.structs import LONGEST_TOPIC
 
 _REMEMBERED = 20_000
 """Answers of one snapshot; with more questions than these it begins anew."""
-_LONGEST_REMEMBERED = 249
+_LONGEST_REMEMBERED = LONGEST_TOPIC
 """Characters of a resource's name; a topic has no more, and a client may make up what it likes."""
 _IMPLYING: Final = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
