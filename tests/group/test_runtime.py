@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from group.scene import ANONYMOUS, GROUP, HOME, OTHER, TP, Play, Scene, one_member
+from group.scene import ANONYMOUS, COUNT, GROUP, HOME, OTHER, TP, Play, Scene, one_member
 
 from sparklog.errors import ErrorCode, LogError
 from sparklog.group import runtime
 from sparklog.group.classic.group import CommittedOffset, Group, GroupState, Protocol
+from sparklog.group.classic.machine import MOST_OF_GROUP
 from sparklog.group.classic.requests import CommitRequest, JoinAnswer, MemberIdentity, SyncRequest
+from sparklog.group.offsets import partition_for
 from sparklog.testing.steps import counted, finish
 
 
@@ -408,6 +410,79 @@ def test_names_that_no_record_can_hold_are_refused(
 ) -> None:
     async def body(scene: Scene) -> None:
         assert (await scene.join(group_id=group_id, **fields)).error is error
+
+    play(body)
+
+
+MB = 1 << 20
+
+
+async def leave(scene: Scene, group_id: str, answer: Any) -> None:
+    who = MemberIdentity(answer.member_id, None, -1)
+    await scene.groups.members.leave(group_id, [who])
+
+
+def large(size: int) -> dict[str, Any]:
+    return {"protocols": (Protocol("range", bytes(size)),)}
+
+
+def test_made_up_groups_have_so_much_memory_together(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    """Each of any number of groups could have 4 MB, for half an hour."""
+
+    async def body(scene: Scene) -> None:
+        first = await scene.join(group_id="a", **large(MB // 2))
+        assert first.error is ErrorCode.NONE
+        for each in "bcd":
+            refused = await scene.join(group_id=each, **large(MB // 2 + 1))
+            assert refused.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "clients try again after that"
+        assert [each.getMessage().partition(" bytes")[0] for each in caplog.records] == [
+            f"the members of the groups that this broker coordinates tell {MB // 2 + len('a' + 'c-1' + 'c' + 'range')}"
+        ]
+        again = await scene.join(first.member_id, "a", **large(MB // 2))
+        assert again.error is ErrorCode.NONE, "a member that tells no more than before has its room"
+        assert (await scene.join(group_id="e", **large(1000))).error is ErrorCode.NONE
+        await leave(scene, "a", again)
+        assert (await scene.join(group_id="b", **large(MB // 2 + 1))).error is ErrorCode.NONE
+
+    play(body, group_members_max_bytes=MB)
+
+
+def test_assignments_count_as_memory_and_members_that_have_no_room_for_theirs_join_anew(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        answer = await scene.join()
+        refused = await scene.sync(answer, c_1=bytes(MB))
+        assert refused.error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await scene.sync(answer, c_1=bytes(MB - 1000))).error is ErrorCode.NONE
+        refused = await scene.join(group_id="b", **large(1000))
+        assert refused.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        again = await scene.restarted()
+        assert (await again.join(group_id="b", **large(1000))).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        again.groups.unload(HOME)
+        other = next(each for each in "bcdefgh" if partition_for(each, COUNT) != HOME)
+        assert (await again.join(group_id=other, **large(1000))).error is ErrorCode.NONE, "gone with the partition"
+        await again.groups.close()
+
+    play(body, group_members_max_bytes=MB)
+
+
+def test_ids_that_were_given_out_count_as_memory(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        for number in range(40):
+            answer = await scene.join(group_id=f"g{number}", client_id="c" * 30_000, needs_member_id=True)
+            known = answer.error is ErrorCode.MEMBER_ID_REQUIRED
+            assert known == (number < 33), number
+
+    play(body, group_members_max_bytes=MB)
+
+
+def test_a_group_is_as_large_as_its_leader_can_be_told_at_once(play: Play) -> None:
+    """And no larger, for all of it is in one answer, and could be in no record."""
+
+    async def body(scene: Scene) -> None:
+        first = await scene.join(**large(MOST_OF_GROUP // 2))
+        refused = await scene.join(**large(MOST_OF_GROUP // 2))
+        assert refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert (await scene.join(first.member_id, **large(MOST_OF_GROUP // 2))).error is ErrorCode.NONE
 
     play(body)
 

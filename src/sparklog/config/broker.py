@@ -270,6 +270,14 @@ class BrokerConfig:
     group_max_size: int = setting(
         "group.max.size", T.INT, 2**31 - 1, "Most members that a group may have.", at_least(1)
     )
+    group_members_max_bytes: int = setting(
+        "sparklog.group.members.max.bytes",
+        T.LONG,
+        256 << 20,
+        "Bytes of metadata, ids and assignments that the members of all groups that the broker coordinates may have in "
+        "memory. A member that has no room is told to try again.",
+        at_least(1 << 20),
+    )
     group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
         "group.coordinator.rebalance.protocols",
         T.LIST,

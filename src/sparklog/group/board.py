@@ -22,6 +22,7 @@ from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
 from sparklog.net.tasks import Tasks
 from sparklog.net.turns import Turns
 from sparklog.protocol.slices import Steps
+from sparklog.rate_limit import RateLimitedLogger
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
@@ -37,7 +38,9 @@ def fits(text: str | None) -> bool:
 
 
 class Board:
-    """``on_wake`` is called with a group at the time that ``wake`` named."""
+    """``on_wake`` is called with a group at the time that ``wake`` named. The members of all groups may have ``most``
+    bytes in memory.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,10 @@ class Board:
         loop: asyncio.AbstractEventLoop,
         turns: Turns,
         on_wake: Callable[[Hosted], None],
+        most: int,
     ) -> None:
+        self._most = most
+        self._warnings = RateLimitedLogger(_LOG, clock.monotonic)
         self.store = store
         self.turns = turns
         self.clock = clock
@@ -73,6 +79,19 @@ class Board:
         if led is None or led.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
+
+    def has_room(self, more: int) -> bool:
+        """Whether the members of all groups may have so many bytes more; the log tells of it where they may not."""
+        held = sum(led.size for led in self.led.values())
+        if more <= 0 or held + more <= self._most:
+            return True
+        self._warnings.warn(
+            "full",
+            f"the members of the groups that this broker coordinates tell {held} bytes of themselves, and one that has"
+            f" {more} more is to wait until there is room: sparklog.group.members.max.bytes={self._most}",
+            most=1,
+        )
+        return False
 
     def find(self, group_id: str) -> Hosted | None:
         return self.led[self.partition_for(group_id)].hosted.get(group_id)

@@ -33,6 +33,8 @@ class LedPartition:
     """Keys whose tombstones the log has refused."""
     burial: asyncio.TimerHandle | None = None
     """When these are written again."""
+    size: int = 0
+    """What the members' groups have, as ``Group.size``."""
 
     def knows(self, key: bytes) -> bool | None:
         """Whether what the log has under ``key`` is part of a group now; None while that is being decided.
@@ -79,6 +81,7 @@ class Hosted:
     timer: asyncio.TimerHandle | None = None
     wake_ms: int = 0
     places: dict[TopicPartition, int] = field(default_factory=dict)
+    _counted: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -86,13 +89,16 @@ class Hosted:
         return self.group.is_unused and self.consumer is None
 
     def keep(self) -> None:
-        """Remember the group exactly while there is something to remember."""
+        """Remember the group exactly while there is something to remember, and how much that is."""
         kept = self.partition.hosted
         in_use = not self.is_empty or self.turn.locked()
         if in_use and self.group.state is not GroupState.DEAD:
             kept.setdefault(self.group.group_id, self)
         elif kept.get(self.group.group_id) is self:
             del kept[self.group.group_id]
+        size = self.group.size if kept.get(self.group.group_id) is self else 0
+        self.partition.size += size - self._counted
+        self._counted = size
 
     def put(self, offsets: Iterable[tuple[TopicPartition, int, CommittedOffset]]) -> None:
         """These, each with its place, count from now on, save where what stands later in the log does already."""

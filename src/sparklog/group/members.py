@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.board import Board, fits
-from sparklog.group.classic.machine import GroupMachine, GroupSettings
+from sparklog.group.classic.machine import GroupMachine, GroupSettings, growth
 from sparklog.group.classic.requests import (
     CommitRequest,
     JoinAnswer,
@@ -83,6 +83,8 @@ class MemberRequests:
             if answered is not None:
                 return answered
         hosted = self._board.hosted(group_id)
+        if not self._board.has_room(growth(hosted.group, request)):
+            return JoinAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, request.member_id)
         waiter: asyncio.Future[JoinAnswer] = self._board.loop.create_future()
         self._apply(hosted, self._machine.join(hosted.group, request, waiter, self._board.now_ms()))
         return await waiter
@@ -111,6 +113,9 @@ class MemberRequests:
             if answered is not None:
                 return answered
         hosted = self._board.hosted(group_id)
+        brought = sum(map(len, request.assignments.values()))
+        if brought and not self._board.has_room(brought - hosted.group.assigned):
+            return _not_synced(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         waiter: asyncio.Future[SyncAnswer] = self._board.loop.create_future()
         self._apply(hosted, self._machine.sync(hosted.group, request, waiter, self._board.now_ms()))
         return await waiter

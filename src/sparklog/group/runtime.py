@@ -73,7 +73,8 @@ class GroupCoordinator:
         self.era = Era()
         self._protects = config.internal_topics_protect
         turns = turns or Turns(loop, clock)
-        self._board = Board(store, clock, loop, turns, lambda hosted: self.members.expire(hosted))
+        most = config.group_members_max_bytes
+        self._board = Board(store, clock, loop, turns, lambda hosted: self.members.expire(hosted), most)
         self.members = MemberRequests(config, self._board, topics, new_id)
         self._retention_ms = config.offsets_retention_minutes * 60_000
         self._metadata_limit = config.offset_metadata_max_bytes

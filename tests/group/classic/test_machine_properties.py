@@ -185,6 +185,12 @@ class GroupLife(RuleBasedStateMachine):
         self.take(self.machine.expire(self.group, self.now_ms))
 
     @invariant()
+    def the_size_is_that_of_all_that_is_kept(self) -> None:
+        members, pending = self.group.members.values(), self.group.pending
+        size = sum(each.size for each in members) + sum(map(len, pending))
+        assert self.group.size == (size + len("g") if members or pending else 0)
+
+    @invariant()
     def who_waits_can_be_found(self) -> None:
         held: list[Any] = [*self.group.joining.values(), *self.group.syncing.values()]
         assert sorted(held) == sorted(self.waiting)

@@ -54,6 +54,11 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
+def size_of(protocols: Iterable[Protocol]) -> int:
+    """Bytes of the metadata, and characters of the names."""
+    return sum(len(each.name) + len(each.metadata) for each in protocols)
+
+
 class CommittedOffset(NamedTuple):
     """How far a group has read one partition. ``leader_epoch`` is -1 where the consumer did not say."""
 
@@ -92,6 +97,12 @@ class Member:
         """As ``touch``, for what the member may do at any time; never brings the deadline of a new one nearer."""
         if not self.is_new:
             self.touch(now_ms)
+
+    @property
+    def size(self) -> int:
+        """Bytes, or characters, of what the client chose."""
+        texts = (self.member_id, self.instance_id or "", self.client_id)
+        return sum(map(len, texts)) + size_of(self.protocols) + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member tells this assignor; empty if it does not support it."""
@@ -138,6 +149,17 @@ class Group:
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     pending_commits: Counter[TopicPartition] = field(default_factory=Counter)
     _support: Counter[str] = field(default_factory=Counter)
+    _size: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes, or characters, that the clients chose of what is kept of the members and of those about to join."""
+        return self._size + len(self.group_id) if self.members or self.pending else 0
+
+    @property
+    def assigned(self) -> int:
+        """Bytes of the members' assignments."""
+        return sum(len(each.assignment) for each in self.members.values())
 
     @property
     def is_unused(self) -> bool:
@@ -182,7 +204,8 @@ class Group:
     def add(self, member: Member) -> None:
         """A member of known id; the first to come leads."""
         self.members[member.member_id] = member
-        self.pending.pop(member.member_id, None)
+        self._size += member.size
+        self.expect_no_more(member.member_id)
         self._support.update({each.name for each in member.protocols})
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
@@ -192,6 +215,7 @@ class Group:
     def remove(self, member_id: str) -> Member:
         """Forget a member; its held requests must have been answered."""
         member = self.members.pop(member_id)
+        self._size -= member.size
         self._withdraw_support(member)
         if member.instance_id is not None:
             del self.instances[member.instance_id]
@@ -200,16 +224,33 @@ class Group:
             self.leader = next(iter(self.members), None)
         return member
 
+    def expect(self, member_id: str, deadline_ms: int) -> None:
+        """A member of this id, which was given out, is about to join."""
+        self.pending[member_id] = deadline_ms
+        self._size += len(member_id)
+
+    def expect_no_more(self, member_id: str) -> bool:
+        """Whether a member of this id was about to join."""
+        was_expected = self.pending.pop(member_id, None) is not None
+        self._size -= len(member_id) if was_expected else 0
+        return was_expected
+
     def turn_away(self, member_id: str) -> None:
         """Refuse a place to this id; no request may be held under it."""
-        self.pending.pop(member_id, None)
+        self.expect_no_more(member_id)
         if member_id in self.members:
             self.remove(member_id)
 
     def set_protocols(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
         self._withdraw_support(member)
         self._support.update({each.name for each in protocols})
+        self._size += size_of(protocols) - size_of(member.protocols)
         member.protocols = protocols
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """The member's share is this one."""
+        self._size += len(assignment) - len(member.assignment)
+        member.assignment = assignment
 
     def _withdraw_support(self, member: Member) -> None:
         self._support -= Counter({each.name for each in member.protocols})
@@ -218,6 +259,7 @@ class Group:
         """Give a static member's place, assignment and leadership to its new id."""
         member = self.members[old_id]
         member.member_id = new_id
+        self._size += len(new_id) - len(old_id)
         self.members = {each.member_id: each for each in self.members.values()}
         if member.instance_id is not None:
             self.instances[member.instance_id] = new_id

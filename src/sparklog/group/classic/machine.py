@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
 from sparklog.group.classic import rebalance
-from sparklog.group.classic.group import Group, GroupState, Member, Waiter
+from sparklog.group.classic.group import Group, GroupState, Member, Waiter, size_of
 from sparklog.group.classic.requests import (
     NO_MEMBER_ID,
     JoinAnswer,
@@ -27,6 +27,21 @@ from sparklog.group.classic.requests import (
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member cannot heartbeat yet; one whose JoinGroup is held longer than this is taken to be gone."""
+
+
+MOST_OF_GROUP = 16 << 20
+"""Bytes of what members tell of themselves; their leader is told all of it in one answer. A group that has more in each
+protocol than ``max.message.bytes``, 1 MB, has no place in ``__consumer_offsets``.
+"""
+
+
+def growth(group: Group, request: JoinRequest) -> int:
+    """About how many bytes more the group keeps if the member joins so; less than 0 if these are fewer."""
+    member = group.members.get(request.member_id or group.holder(request.instance_id) or NO_MEMBER_ID)
+    if member is not None:
+        return size_of(request.protocols) - size_of(member.protocols)
+    own = 2 * len(request.client_id) + len(request.instance_id or "")  # it is part of the member's id too
+    return size_of(request.protocols) + own
 
 
 class GroupSettings(NamedTuple):
@@ -75,7 +90,7 @@ class GroupMachine:
             return error
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if not self._has_room(group, request):
+        if not self._has_room(group, request) or group.size + growth(group, request) > MOST_OF_GROUP:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not group.supports(request.protocol_type, request.protocols):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -101,7 +116,7 @@ class GroupMachine:
         if group.holder(request.instance_id) is not None:
             self._replace_static(group, request, member_id, waiter, now_ms, outcome)
         elif request.needs_member_id and request.instance_id is None:
-            group.pending[member_id] = now_ms + request.session_timeout_ms
+            group.expect(member_id, now_ms + request.session_timeout_ms)
             outcome.wake(group.pending[member_id])
             outcome.answer(waiter, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
@@ -262,7 +277,7 @@ class GroupMachine:
 
     def _leave_one(self, group: Group, leaving: MemberIdentity, now_ms: int, outcome: Outcome) -> ErrorCode:
         member_id = leaving.member_id
-        if group.pending.pop(member_id, None) is not None:
+        if group.expect_no_more(member_id):
             return ErrorCode.NONE
         if member_id == NO_MEMBER_ID and leaving.instance_id is not None:
             member_id = group.holder(leaving.instance_id) or NO_MEMBER_ID
@@ -275,7 +290,7 @@ class GroupMachine:
         """Time has passed: whatever was due by ``now_ms`` happens. ``wake_ms`` of the outcome is complete."""
         outcome = Outcome()
         for member_id in [each for each, deadline_ms in group.pending.items() if deadline_ms <= now_ms]:
-            del group.pending[member_id]
+            group.expect_no_more(member_id)
         for member_id in _lost_members(group, now_ms):
             self._remove(group, member_id, now_ms, outcome)
         rebalance.complete_if_all_joined(group, now_ms, outcome)

@@ -126,7 +126,7 @@ def propagate_assignment(group: Group, assignments: dict[str, bytes], now_ms: in
     """The leader's assignment is stored: the generation is stable, and those that wait learn their share."""
     group.transition_to(GroupState.STABLE)
     for member in group.members.values():
-        member.assignment = assignments.get(member.member_id, b"")
+        group.assign(member, assignments.get(member.member_id, b""))
         if member.member_id in group.syncing:
             answer_sync(group, member.member_id, assignment_answer(group, member), outcome)
             outcome.wake(member.touch(now_ms))
@@ -144,7 +144,7 @@ def fail_assignment(group: Group, error: ErrorCode, initial_delay_ms: int, now_m
 
 def _fail_sync(group: Group, error: ErrorCode, now_ms: int, outcome: Outcome) -> None:
     for member in group.members.values():
-        member.assignment = b""
+        group.assign(member, b"")
         if member.member_id in group.syncing:
             answer_sync(group, member.member_id, SyncAnswer(error), outcome)
             outcome.wake(member.touch(now_ms))

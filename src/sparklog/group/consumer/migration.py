@@ -109,5 +109,5 @@ def downgraded(group: ConsumerGroup, generation: int, topics: Topics) -> Group:
     budget = Budget(MOST_ELEMENTS)
     for taken in made.members.values():
         version = decode_subscription(taken.metadata(made.protocol), budget).version
-        taken.assignment = write_assignment(version, by_name(group.target.get(taken.member_id, NONE), topics))
+        made.assign(taken, write_assignment(version, by_name(group.target.get(taken.member_id, NONE), topics)))
     return made
