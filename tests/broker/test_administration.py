@@ -136,6 +136,29 @@ def test_only_the_controller_answers():
     assert ask(list_partition_reassignments, broker, listing).error_code == ErrorCode.NOT_CONTROLLER
 
 
+def test_moves_are_looked_up_as_they_are_come_to_and_told_once(monkeypatch):
+    """19,000 names were looked at before the first of them was: 28 ms."""
+    broker, taken = cluster(1), []
+
+    class Numbers(list):
+        def __iter__(self):
+            for each in super().__iter__():
+                taken.append(each)
+                yield each
+
+    topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+    message = ListPartitionReassignmentsRequest(timeout_ms=0, topics=[topic(name="t", partition_indexes=Numbers([0]))])
+    message.topics[0].partition_indexes = Numbers([0, 0, *range(7, 1000)])
+    move = SimpleNamespace(replicas=(1,), adding=(), removing=())
+    monkeypatch.setattr(list_partition_reassignments, "in_progress", lambda _, tp: None if tp.partition else move)
+    request = ApiRequest(list_partition_reassignments.API, 0, "c", Caller("h"), message)
+    steps = list_partition_reassignments.handle(broker, request)
+    next(steps)
+    assert taken == [0]
+    (told,) = finish(steps).topics
+    assert [each.partition_index for each in told.partitions] == [0]
+
+
 def test_a_directory_that_failed_is_told_as_failed():
     uses = [DirectoryUse(Path("/good"), None, {TP: LogUse(7)}, 100, 50), DirectoryUse(Path("/bad"), "cable pulled")]
     broker = SimpleNamespace(authorizer=AllowEverything(), replicas=SimpleNamespace(log_dirs=lambda: done(uses)))

@@ -108,6 +108,21 @@ def test_each_log_is_cleaned_once_and_its_figures_are_told(broker):
     assert (each.messages_before, each.messages_after) == (40, 10)
 
 
+def test_what_is_not_cleaned_is_answered_without_a_task(broker, monkeypatch):
+    """19,000 tasks began, and were waited for, in some turns of the loop, 50 ms each."""
+    tasks = []
+
+    class Counting:
+        def create_task(self, work, name):
+            tasks.append(name)
+            return asyncio.get_running_loop().create_task(work)
+
+    monkeypatch.setattr(Broker, "loop", Counting())
+    answer = asyncio.run(answered(broker, {"nothing": list(range(1000)), "clicks": [0], "users": [0]}))
+    assert len(told(answer)) == 1002
+    assert tasks == ["cleaning of users-0"]
+
+
 def test_nothing_is_an_answer_too(broker):
     assert told(asyncio.run(answered(broker, {}))) == []
 

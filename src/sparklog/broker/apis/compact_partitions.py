@@ -39,26 +39,33 @@ class _Outcome(NamedTuple):
 
 async def handle(broker: BrokerContext, request: ApiRequest[CompactPartitionsRequest]) -> CompactPartitionsResponse:
     message = request.message
-    asked = [TopicPartition(topic.name, number) for topic in message.topics for number in topic.partitions]
+    asked = (TopicPartition(topic.name, number) for topic in message.topics for number in topic.partitions)
     since_ms = broker.clock.now_ms() if message.since_ms == _ASKED_FIRST else message.since_ms
     rights = Rights(broker, request, Operation.ALTER)
+    outcomes: dict[TopicPartition, _Outcome] = {}
     cleanings: dict[TopicPartition, asyncio.Task[_Outcome]] = {}
     try:
         async for tp in broker.turns.paced(asked):
-            if tp not in cleanings:
-                cleaning = _cleaned(broker, rights, tp, message.since_ms)
-                cleanings[tp] = broker.loop.create_task(cleaning, name=f"cleaning of {tp}")
+            if tp in outcomes or tp in cleanings:
+                continue
+            known = _known(broker, rights, tp, message.since_ms)
+            if known is not None:
+                outcomes[tp] = known
+            else:  # no more of these than logs that are here: all of them are waited for in one turn
+                cleanings[tp] = broker.loop.create_task(_cleaned(broker, tp), name=f"cleaning of {tp}")
         if cleanings:
             await asyncio.wait(cleanings.values(), timeout=max(message.timeout_ms, 0) / 1000)
-        outcomes = {tp: _outcome(each) async for tp, each in broker.turns.paced(cleanings.items())}
+        outcomes |= {tp: _outcome(each) async for tp, each in broker.turns.paced(cleanings.items())}
     finally:
         for each in cleanings.values():
             each.cancel()
     return await broker.turns.drive(_answering(message, outcomes, since_ms), lambda: "a CompactPartitions")
 
 
-async def _cleaned(broker: BrokerContext, rights: Rights, tp: TopicPartition, since_ms: int) -> _Outcome:
-    """What became of ``tp``; a cleaning that ended at ``since_ms`` or later counts, if that is a time."""
+def _known(broker: BrokerContext, rights: Rights, tp: TopicPartition, since_ms: int) -> _Outcome | None:
+    """What is to be said of ``tp`` without cleaning it; a cleaning that ended at ``since_ms`` or later counts, if that
+    is a time.
+    """
     try:
         rights.check(tp.topic)
         policy = broker.held(tp).config.cleanup_policy
@@ -69,6 +76,11 @@ async def _cleaned(broker: BrokerContext, rights: Rights, tp: TopicPartition, si
     last = broker.cleaner.last_runs.get(tp)
     if since_ms != _ASKED_FIRST and last is not None and last.ended_ms >= since_ms:
         return _Outcome(ErrorCode.NONE, None, last)
+    return None
+
+
+async def _cleaned(broker: BrokerContext, tp: TopicPartition) -> _Outcome:
+    """What became of ``tp``."""
     try:
         stats = await broker.cleaner.clean(tp)
     except NothingToClean as nothing:

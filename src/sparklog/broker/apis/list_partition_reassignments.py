@@ -31,12 +31,14 @@ def handle(
     if context is None:
         return _response(ErrorCode.NOT_CONTROLLER, "this broker is not the controller", [])
     topics: dict[str, _Topic] = {}
+    told = set[TopicPartition]()
     for tp in _asked(context, request.message):
         yield
         move = in_progress(context, tp)
-        if move is not None:
-            told = topics.setdefault(tp.topic, _Topic(name=tp.topic, partitions=[]))
-            told.partitions.append(
+        if move is not None and tp not in told:
+            told.add(tp)
+            topic = topics.setdefault(tp.topic, _Topic(name=tp.topic, partitions=[]))
+            topic.partitions.append(
                 _Topic.OngoingPartitionReassignment(
                     partition_index=tp.partition,
                     replicas=list(move.replicas),
@@ -51,8 +53,7 @@ def _asked(context: ControllerContext, message: ListPartitionReassignmentsReques
     """All that may move, if the request names none."""
     if message.topics is None:
         return sorted(context.moving | context.departures.keys())
-    named = (TopicPartition(topic.name, number) for topic in message.topics for number in topic.partition_indexes)
-    return dict.fromkeys(named)
+    return (TopicPartition(topic.name, number) for topic in message.topics for number in topic.partition_indexes)
 
 
 def _response(code: ErrorCode, text: str | None, topics: list[_Topic]) -> ListPartitionReassignmentsResponse:
