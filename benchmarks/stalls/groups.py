@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -28,11 +29,12 @@ from sparklog.net.connection import BlockingConnection
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, decode_response, encode
+from sparklog.testing.eventually import eventually
 
 _MEMBERS, _NAMES = 100, 2000
 """Of a group of the consumer protocol, and what each of its members names."""
 _CLASSIC_MEMBERS = 500
-_LARGE_MEMBERS = 5
+_LARGE_MEMBERS = 3
 _ASSIGNMENT = 90 << 20
 _GROUPS = 1000
 
@@ -192,25 +194,28 @@ _JOIN, _SYNC = 5, 5
 def _joined(cluster: Cluster, members: int, protocols: int, metadata: int) -> None:
     """All join one generation, and the leader, which came first, is told of all; the group is left as it is."""
     group = cluster.topic(f"classic-{members}")
-    with connect(cluster.bootstrap) as leader, connect(cluster.bootstrap) as others:
-        _send_join(leader, group, 0, protocols, metadata)
-        leader.receive()
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(cluster.bootstrap)) for _ in range(members)]
+        _send_join(connections[0], group, 0, protocols, metadata)
+        connections[0].receive()
         for number in range(1, members):
-            _send_join(others, group, number, protocols, metadata)
-        _send_join(leader, group, 0, protocols, metadata)
-        told: Any = decode_response(*leader.receive())
+            _send_join(connections[number], group, number, protocols, metadata)
+        described = messages.DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
+
+        def are_here() -> bool:
+            return len(cluster.ask(ApiKey.DESCRIBE_GROUPS, described, 5).groups[0].members) == members
+
+        eventually(are_here, what="all members to have joined")
+        _send_join(connections[0], group, 0, protocols, metadata)
+        told: Any = decode_response(*connections[0].receive())
         assert len(told.members) == members
-        _receive_all(others, members - 1)
+        for each in connections[1:]:
+            each.receive()
 
 
 def _send_join(connection: BlockingConnection, group: str, number: int, protocols: int, metadata: int) -> None:
     message = _join(group, protocols, metadata, f"i{number}")
     connection.send(ApiKey.JOIN_GROUP, _JOIN, [encode(message, _JOIN)])
-
-
-def _receive_all(connection: BlockingConnection, count: int) -> None:
-    for _ in range(count):
-        connection.receive()
 
 
 def _leave_classic(cluster: Cluster) -> None:
