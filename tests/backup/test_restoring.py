@@ -112,6 +112,22 @@ def test_a_restored_topic_is_what_it_was(cluster, admin, back_up, copy, make, se
     }
 
 
+def test_records_that_are_older_than_the_topic_keeps_are_warned_of(config, cluster, place, back_up, make):
+    """Brokers delete them when they look for old segments the next time."""
+    old, kept = make(1, "-old", retention_ms=3_600_000), make(1, "-kept")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for name in (old, kept):
+            producer.send(name, b"x", timestamp=1000)
+    back_up(old, kept)
+    said = []
+    restore(config, place, RestoreOptions(names={old: f"{old}-2", kept: f"{kept}-2"}), warn=said.append)
+    (line,) = said
+    assert line.startswith(
+        f"topic {old}-2 keeps records for 1 hours (retention.ms), by their timestamps, and at least 1 of 1"
+    )
+    assert f"sparklog topic alter {old}-2 --config retention.ms=-1" in line
+
+
 def test_segments_are_as_large_as_the_topic_wants_them(config, cluster, admin, place, back_up, make, send):
     """A cluster may have another default than the one that the backup is of."""
     name = make(1, segment_bytes=100_000)

@@ -13,6 +13,7 @@ happens to have such an id would be taken for the old one, and its records for d
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -30,6 +31,7 @@ from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.admin.topics import NewTopic
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.offsets import LATEST, plain_offsets
+from sparklog.clock import SystemClock
 from sparklog.cluster.info import TopicInfo
 from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, StorageError
 from sparklog.log.adoption import offer_path
@@ -42,6 +44,7 @@ from sparklog.storage.place import Place
 from sparklog.storage.segment_file import batches_of
 from sparklog.structs import BrokerId, IsolationLevel, TopicPartition
 
+_log = logging.getLogger(__name__)
 FOREIGN = 1 << 62
 """What is added to the producer ids of restored batches."""
 _DIRECTORY = "restores"
@@ -49,6 +52,8 @@ _MOST_OFFSETS = layout.MAX_INT32 - (1 << 20)
 """Between the first batches of a segment, so that its indexes can hold the last offset of each."""
 Listener = Callable[[TopicPartition, int], None]
 """Told of bytes that were written."""
+Warn = Callable[[str], None]
+"""Told at once what a person should know while the restore goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,12 @@ class Restored(NamedTuple):
 
 
 def restore(
-    config: ClientConfig, place: Place, options: RestoreOptions, *, listener: Listener | None = None
+    config: ClientConfig,
+    place: Place,
+    options: RestoreOptions,
+    *,
+    listener: Listener | None = None,
+    warn: Warn = _log.warning,
 ) -> Restored:
     """Make topics of a backup. Raises StorageError for a damaged backup, for a topic that is there, and where not all
     leaders' directories are visible here; ApiError, ConnectionFailed, OSError.
@@ -92,7 +102,7 @@ def restore(
     if problems:
         raise StorageError(f"backup {number} is damaged, and nothing of it is restored: {problems[0]}")
     with Admin(config) as admin:
-        return _Run(admin, place, number, backup, chosen, options, listener or (lambda *_: None)).restore()
+        return _Run(admin, place, number, backup, chosen, options, listener or (lambda *_: None), warn).restore()
 
 
 def _chosen(backup: Backup, options: RestoreOptions) -> dict[str, str]:
@@ -121,6 +131,7 @@ class _Run:
         names: dict[str, str],
         options: RestoreOptions,
         listener: Listener,
+        warn: Warn,
     ) -> None:
         self._admin = admin
         self._place = place
@@ -129,6 +140,7 @@ class _Run:
         self._names = names
         self._options = options
         self._listener = listener
+        self._warn = warn
         cluster = admin.describe_cluster()
         self._cluster_id = cluster.cluster_id or "-"
         self._brokers = len(cluster.brokers)
@@ -144,6 +156,7 @@ class _Run:
             topic = self._backup.topics[source]
             info = there.get(name) or self._create(name, topic, notes[name])
             notes[name].begin(info.topic_id)
+            self._warn_of_retention(name, topic)
             obstacles += self._fill(info, topic)
         if obstacles:
             raise StorageError(
@@ -177,6 +190,22 @@ class _Run:
         replicas = self._options.replication_factor or min(topic.replication_factor, self._brokers)
         self._admin.create_topics([NewTopic(name, len(topic.partitions), replicas, topic.settings)])
         return self._admin.describe_topics([name])[name]
+
+    def _warn_of_retention(self, name: str, topic: TopicBackup) -> None:
+        """Say so where the brokers will delete soon what is restored, for retention goes by the records' own time."""
+        configs = {each.name: each.value or "" for each in self._admin.topic_configs(name)}
+        retention_ms = int(configs["retention.ms"])
+        if retention_ms < 0 or "delete" not in configs["cleanup.policy"].split(","):
+            return
+        kept_ms = SystemClock().now_ms() - retention_ms
+        files = [file for partition in topic.partitions for file in partition.files]
+        old = sum(file.records for file in files if 0 <= file.max_timestamp_ms < kept_ms)
+        if old:
+            self._warn(
+                f"topic {name} keeps records for {retention_ms / 3_600_000:g} hours (retention.ms), by their timestamps"
+                f", and at least {old} of {sum(file.records for file in files)} that are restored are older: brokers"
+                f" delete these soon. To keep them, type now: sparklog topic alter {name} --config retention.ms=-1"
+            )
 
     # Records
 

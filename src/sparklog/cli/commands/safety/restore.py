@@ -55,7 +55,13 @@ def restore(
     options = RestoreOptions(number, topics, names, replication, not no_groups)
     place = open_place(dest)
     with connected(bootstrap) as cluster, progress("restore", None, "bytes") as advance:
-        made = restore_backup(cluster.config, place, options, listener=partial(advance_bytes, advance))
+        made = restore_backup(
+            cluster.config,
+            place,
+            options,
+            listener=partial(advance_bytes, advance),
+            warn=lambda said: click.echo(f"warning: {said}", err=True),
+        )
     if as_json:
         show_json({"backup": made.number, "topics": made.topics, "groups": made.groups})
         return
