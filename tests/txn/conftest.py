@@ -26,6 +26,8 @@ class MemoryLog:
         self.epoch = 5
         self.errors: list[ErrorCode] = []
         self.gate: Callable[[], asyncio.Future[None]] | None = None
+        self.commit_gate: asyncio.Future[None] | None = None
+        """What a new leader has is on the other replicas when this is done."""
         self.happened = happened
 
     def is_leader(self, partition: int) -> bool:
@@ -50,6 +52,12 @@ class MemoryLog:
 
     def last_marker(self, producer_id: int) -> int:
         return -1
+
+    async def committed(self, partition: int) -> None:
+        if self.errors:
+            raise ApiError(self.errors.pop(0))
+        if self.commit_gate is not None:
+            await self.commit_gate
 
     async def read(self, partition: int) -> AsyncIterator[memoryview]:
         for batch in self.logs[partition]:

@@ -468,6 +468,56 @@ async def _successor(scene: Scene) -> Scene:
     return await scene.restarted()
 
 
+def test_a_decision_that_its_followers_have_not_is_carried_out_nowhere(play: Any) -> None:
+    """A leader that finds it may die as well: the next one does not, and would end the transaction the other way."""
+
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.markers.answers = [{A: E.NOT_LEADER_OR_FOLLOWER, B: E.NOT_LEADER_OR_FOLLOWER}] * 100
+        await scene.end(producer, commit=True)
+        await scene.txns.close()
+        scene.markers.written.clear()
+        scene.log.commit_gate = scene.loop.create_future()
+        loading = asyncio.ensure_future(scene.restarted())
+        await asyncio.sleep(1)
+        assert not loading.done()
+        assert scene.markers.written == []
+        loading.cancel()
+        scene.log.commit_gate = None
+        del scene.log.logs[HOME][2:]  # the next leader's
+        scene = await _successor(scene)
+        scene.clock.advance(20)
+        finish(scene.txns.abort_timed_out())
+        await scene.settle(S.COMPLETE_ABORT)
+        assert {marker.commit for marker, _ in scene.markers.written} == {False}
+        await scene.txns.close()
+
+    play(body)
+
+
+def test_what_is_loaded_is_said_when_the_followers_have_it(play: Any, caplog: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.log.errors = [E.REQUEST_TIMED_OUT]
+        scene.log.commit_gate = scene.loop.create_future()
+        loading = asyncio.ensure_future(scene.txns.load(HOME))
+        await asyncio.sleep(1)
+        assert "is not coordinated before its followers have what it holds" in caplog.text
+        assert await scene.txns.add_partitions(ID, producer, [A]) is E.COORDINATOR_LOAD_IN_PROGRESS
+        scene.log.commit_gate.set_result(None)
+        await loading
+        assert await scene.txns.add_partitions(ID, producer, [A]) is E.NONE
+        scene.log.commit_gate = scene.loop.create_future()
+        loading = asyncio.ensure_future(scene.txns.load(HOME))
+        await asyncio.sleep(1)
+        scene.txns.unload(HOME)
+        scene.log.commit_gate.set_result(None)
+        await loading
+        assert await scene.txns.add_partitions(ID, producer, [A]) is E.COORDINATOR_LOAD_IN_PROGRESS
+
+    play(body)
+
+
 @pytest.mark.parametrize("steps", range(5))
 def test_whatever_of_the_log_is_left_ends_in_one_outcome(play: Any, steps: int) -> None:
     """The log cut after each record: before the decision it is an abort, from it on a commit."""

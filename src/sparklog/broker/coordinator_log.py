@@ -49,6 +49,14 @@ class CoordinatorLog:
         """Writes the log now; to be awaited until every in-sync replica has the batch. Both raise ApiError."""
         return self._replicas.append_replicated(TopicPartition(self._topic, partition), batch, _COMMIT_TIMEOUT_MS)
 
+    async def committed(self, partition: int) -> None:
+        """Return when every in-sync replica has what the log holds now. Raises ApiError, REQUEST_TIMED_OUT if the
+        replicas do not follow.
+        """
+        tp = TopicPartition(self._topic, partition)
+        held = self._replicas.partition(tp)
+        await self._replicas.replicated(tp, held.leader_epoch, held.log_end_offset - 1, _COMMIT_TIMEOUT_MS)
+
     async def read(self, partition: int) -> AsyncIterator[memoryview]:
         """Whole batches, from the start of the log to its end; the disk is read on another thread."""
         loop = asyncio.get_running_loop()

@@ -78,6 +78,9 @@ class TransactionLog(Protocol):
         Batches land in the log in the order of the calls: the log is written before the first await.
         """
 
+    async def committed(self, partition: int) -> None:
+        """Return when every in-sync replica has what the log holds now; raise ApiError within bounded time otherwise."""
+
     def read(self, partition: int) -> AsyncIterator[memoryview]:
         """The whole log of the partition, from start to end, in pieces of whole batches that take about 1 ms each."""
 
@@ -262,12 +265,16 @@ class TransactionCoordinator:
     # Leadership.
 
     async def load(self, partition: int) -> None:
-        """This broker leads the partition now: read its ids, then finish the transactions that were prepared."""
+        """This broker leads the partition now: read its ids, then finish the transactions that were prepared.
+
+        Nothing is said or done before what was read is on every replica in sync: the next leader could find less, and
+        decide otherwise.
+        """
         self.unload(partition)
         led = self._led[partition] = _LedPartition(partition)
         async with self._loading:  # one after another, so that each turn of the loop is short
             found = await self._read(led)
-        if found is None:
+        if found is None or not await self._is_committed(led):
             return
         led.held = found
         led.is_loading = False
@@ -290,6 +297,21 @@ class TransactionCoordinator:
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         return found if self._led.get(led.number) is led else None
+
+    async def _is_committed(self, led: _LedPartition) -> bool:
+        """Return when what was read of the log is on every replica in sync; False if another broker leads it by then."""
+        is_told = False
+        while self._led.get(led.number) is led:
+            try:
+                await self._log.committed(led.number)
+            except ApiError as error:
+                text = "__transaction_state-%d is not coordinated before its followers have what it holds: %s"
+                _logger.log(logging.DEBUG if is_told else logging.WARNING, text, led.number, error)
+                is_told = True
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return self._led.get(led.number) is led
+        return False
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition now, and writes the markers that are still owed."""
