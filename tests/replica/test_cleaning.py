@@ -29,6 +29,7 @@ from sparklog.log.lease import Lease
 from sparklog.log.loader import Knowledge
 from sparklog.log.replacement import Replacement
 from sparklog.record.batch import patch_header
+from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.replica import cleaning
 from sparklog.replica.cleaning import LogCleaner, NotCleaned
@@ -214,6 +215,24 @@ async def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(stage, tmp_path
         (summary,) = lines(caplog, "Log cleaner thread 0 cleaned log t-0")
         assert f"(dirty section = [0, {active}])" in summary
         assert lines(caplog, "End size: ") == [f"End size: 0.0 MB ({len(below)} messages)"]
+
+
+@on_loop
+async def test_records_of_a_time_beyond_all_dates_do_not_keep_a_log_from_being_cleaned(stage, caplog):
+    """Such as that of a producer which takes microseconds for milliseconds."""
+    caplog.set_level(logging.INFO)
+    async with stage() as built:
+        log = built.make()
+        for number in range(6):
+            builder = RecordBatchBuilder()
+            builder.append(built.clock.now_ms() * 1000, b"k", b"%d" % number)
+            log.append_as_leader(memoryview(bytearray(builder.build())), 0)
+            log.on_high_watermark(log.log_end_offset)
+        built.cleaner.start()
+        await built.cleaner.clean(TP)
+        assert records_of(log) == [(5, b"k", b"5")]
+        (opening,) = lines(caplog, "Cleaning log t-0")
+        assert "(cleaning prior to 9999-12-31T23:59:59+00:00," in opening
 
 
 @on_loop

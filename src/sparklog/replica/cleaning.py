@@ -45,6 +45,7 @@ _MOST_MAP_BYTES = (1 << 31) - 1
 _LEASE_PAUSE_S = 1.0
 _LEASE_PATIENCE_S = 120.0
 """How long a group waits for readers that hold its files; a lease runs 30 s at most."""
+_LAST_DATE_MS = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1000
 _NO_THREADS = "this broker cleans nothing: log.cleaner.enable is false, or log.cleaner.threads is 0"
 
 
@@ -652,4 +653,5 @@ def _opening_line(task: CleaningTask) -> str:
 
 
 def _date(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+    """A record may bear any time, such as one in microseconds: what lies beyond the last date is told as that."""
+    return datetime.fromtimestamp(min(time_ms, _LAST_DATE_MS) / 1000, UTC).isoformat(timespec="seconds")
