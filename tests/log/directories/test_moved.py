@@ -1,5 +1,8 @@
 """What a start makes of a partition that is in two log directories, for it was being moved."""
 
+import os
+import re
+
 import pytest
 
 from sparklog.config.topic import TopicConfig
@@ -107,3 +110,80 @@ def test_what_was_deleted_last_stays_deleted(homes, starts):
     moved.mark(log_at(homes[1], 0, 0, 0))
     assert settle(homes, starts=starts) == ["b"]
     assert starts["b"] == 1
+
+
+def test_a_mark_is_an_empty_file_and_goes_once(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    moved.mark(tmp_path)
+    assert ((tmp_path / moved.MARK).read_bytes(), moved.is_marked(tmp_path)) == (b"", True)
+    assert synced[-1] == str(tmp_path)
+    for _ in range(2):
+        synced.clear()
+        moved.unmark(tmp_path)
+        assert (synced, moved.is_marked(tmp_path)) == ([str(tmp_path)], False)
+
+
+def test_where_a_partition_is_in_three_directories_a_person_is_to_decide(homes, tmp_path):
+    third = tmp_path / "c"
+    for home in (*homes, third):
+        log_at(home, 0)
+    moved.mark(third / "t-0")
+    assert settle((*homes, third)) == ["a", "b", "c"]
+    assert moved.is_marked(third / "t-0")
+
+
+def test_each_partition_is_settled_by_itself(homes):
+    other = TopicPartition("t", 1)
+    log_at(homes[0], 0)
+    moved.mark(log_at(homes[1], 0))
+    kept = log_at(homes[0], 0, name="t-1")
+    found = {homes[0]: {TP: homes[0] / "t-0", other: kept}, homes[1]: {TP: homes[1] / "t-0"}}
+    starts = []
+    moved.settle(found, lambda *_: Knowledge(), lambda *start: starts.append(start), is_complete=True)
+    assert found == {homes[0]: {other: kept}, homes[1]: {TP: homes[1] / "t-0"}}
+    assert starts == [(homes[1] / "t-0", TP, 0)]
+    assert kept.exists()
+
+
+def test_a_copy_that_is_one_again_keeps_its_start_to_itself(homes):
+    log_at(homes[0], 0, 0, 0)
+    moved.mark(log_at(homes[1], 0))
+    starts = {"a": 2, "b": 0}
+    assert settle(homes, starts=starts) == ["a"]
+    assert starts == {"a": 2, "b": 0}
+    (copy,) = homes[1].glob("t-0.*-future")
+    assert moved.end_of(copy, Knowledge()) == (0, 1)
+
+
+@pytest.mark.parametrize(("epochs", "end"), [((), (-1, 0)), ((0,), (0, 1)), ((0, 3, 3), (3, 3))])
+def test_how_far_a_log_goes(homes, epochs, end):
+    assert moved.end_of(log_at(homes[0], *epochs), Knowledge()) == end
+
+
+def test_a_log_goes_as_far_as_the_last_segment_that_has_something(homes):
+    directory = log_at(homes[0], 0, 2)
+    log = Log(directory, TP, TopicConfig(), ManualClock(), lambda work: work())
+    log.roll()
+    log.close()
+    assert len([*directory.glob("*.log")]) == 2
+    assert moved.end_of(directory, Knowledge()) == (2, 2)
+
+
+def test_what_is_doomed_has_a_name_of_its_own(homes):
+    directory = log_at(homes[0], 0)
+    doomed = moved.rename_doomed(directory, TP)
+    assert (doomed.parent, directory.exists(), doomed.is_dir()) == (homes[0], False, True)
+    assert re.fullmatch(r"t-0\.[0-9a-f]{32}-delete", doomed.name)
+    moved.remove(log_at(homes[0], 0), TP)
+    assert [*homes[0].iterdir()] == [doomed]
+
+
+def test_of_the_copies_of_each_partition_one_is_kept(homes):
+    other = TopicPartition("t", 1)
+    names = [f"t-{number}.{32 * unique}-future" for number in (0, 1) for unique in "21"]
+    paths = [log_at(homes[0], name=name) for name in names]
+    here = {TP: paths[:2], other: paths[2:]}
+    assert moved.settle_futures(here, {}) == {TP: paths[1], other: paths[3]}
+    assert sorted(homes[0].iterdir()) == sorted([paths[1], paths[3]])
+    assert here == {TP: paths[:2], other: paths[2:]}
