@@ -12,6 +12,7 @@ from log.samples import abandon, batch_of, open_log, read_bytes, whole
 from sparklog.errors import DiskFull, LogError
 from sparklog.log.cut import name_some
 from sparklog.log.files import segment_path
+from sparklog.log.producer_snapshot import ProducerEntry, encode_snapshot
 from sparklog.record import layout
 from sparklog.record.records import iter_batches
 from sparklog.testing.steps import finish
@@ -431,3 +432,17 @@ def test_indexes_of_few_entries_are_made_anew_by_a_start_that_believes_them(home
     assert log.log_end_offset == 600
     assert [segment.offset_index.entries > 3 for segment in log._segments] == [not is_bad, True, False]
     assert is_bad or not any(segment.awaits_index_flush for segment in log._segments)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_a_snapshot_says_beyond_what_a_crash_has_left_is_forgotten(home, is_clean):
+    """It may know of batches that are lost: the log goes on from there with others."""
+    fill(home)
+    snapshot = segment_path(home, 2 * COUNT, ".snapshot")
+    snapshot.write_bytes(encode_snapshot([ProducerEntry(7, 0)]))
+    for path in home.glob("*.index"):
+        path.unlink()
+    log = reopen(home, clean=is_clean)
+    assert snapshot.exists() is is_clean
+    assert log.producer_count == 0
+    abandon(log)

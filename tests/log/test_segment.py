@@ -224,6 +224,15 @@ def test_the_latest_may_be_of_time_0(tmp_path):
     assert finish(segment.latest_from(BASE + 1)) == (0, BASE + 1)
 
 
+def test_of_several_of_the_latest_time_the_first_counts(tmp_path):
+    segment = made(tmp_path)
+    put(segment, BASE, 90)
+    for offset in range(BASE + 1, BASE + 4):
+        put(segment, offset, 50)
+    assert finish(segment.latest_from(BASE + 1)) == (50, BASE + 1)
+    assert finish(segment.latest_from(BASE + 2)) == (50, BASE + 2)
+
+
 def test_records_without_a_time_have_no_latest(tmp_path):
     segment = made(tmp_path)
     put(segment, BASE)

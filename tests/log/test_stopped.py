@@ -285,3 +285,14 @@ def test_a_stop_that_was_no_clean_one_is_believed_up_to_the_recovery_point(home,
     for point, ends_early in ((bases[1], False), (bases[1] - 1, True), (bases[2], False)):
         partition = StoppedPartition(home, Knowledge(clean=False, recovery_point=point))
         assert (partition.end_offset < bases[1]) is ends_early
+
+
+def test_what_lies_before_a_range_is_not_looked_at(log, home):
+    bases = [int(path.stem) for path in sorted(home.glob("*.log"))]
+    expected = whole(log)[segment_size(home, 0) :]
+    min(home.glob("*.log")).write_bytes(b"garbage")
+    assert bytes_of(StoppedPartition(home, CLEAN), bases[1], log.log_end_offset) == expected
+
+
+def segment_size(home, base):
+    return (home / f"{base:020d}.log").stat().st_size

@@ -1,5 +1,8 @@
 """Segments that take the place of others: all of it or nothing, whatever was left half done."""
 
+import os
+from pathlib import Path
+
 import pytest
 from log.samples import SMALL, batch_of, marker_of, open_log, read_bytes, transactional, whole, write_cleaned
 
@@ -7,7 +10,7 @@ from sparklog.errors import CorruptRecord, LogDirFailed, LogError
 from sparklog.log.drafts import adopt_drafts
 from sparklog.log.files import draft_suffix
 from sparklog.log.origin import AppendOrigin
-from sparklog.log.swap import finish_interrupted
+from sparklog.log.swap import call_off, finish_interrupted, prepare, undo
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
 from sparklog.testing.files import FaultyFiles
@@ -127,6 +130,114 @@ def test_a_swap_file_that_cannot_be_read_replaces_nothing(log, home):
     with pytest.raises(CorruptRecord, match=r"\.log\.swap"):
         finish_interrupted(home)
     assert sorted(home.iterdir()) == before
+
+
+def swapped_half(log, home, keep=slice(None)):
+    """A rewrite of the first two segments is certain and not in place yet; the log is closed. What it is to hold."""
+    first, _, third, *_ = bases(log)
+    before = batches_of(log)
+    inside = [data for data in before if int.from_bytes(data[:8], "big") < third]
+    write_cleaned(home, first, inside[keep], log.config)
+    log.close()
+    prepare(home, [first])
+    return inside[keep] + before[len(inside) :]
+
+
+@pytest.mark.parametrize("keep", [slice(None), slice(None, -1), slice(0, 1)], ids=["all", "but the last", "one"])
+def test_a_swap_that_is_certain_is_finished_by_the_next_start(log, home, keep, caplog):
+    """Also where the rewrite reaches just to the next segment, which stays."""
+    first, second, third, *_ = bases(log)
+    expected = swapped_half(log, home, keep)
+    for _ in range(2):
+        finish_interrupted(home)
+    assert not [*home.glob("*.swap"), *home.glob("*.cleaned"), *home.glob("*.deleted")]
+    assert f"{home}: a swap of segments was interrupted; it is finished" in caplog.text
+    left = sorted(int(path.stem) for path in home.glob("*.log"))
+    assert left[0] == first
+    assert third in left
+    assert (second in left) is (keep == slice(0, 1)), "it is beyond what the rewrite holds"
+    if second not in left:
+        again = open_log(home, COMPACTED)
+        assert batches_of(again) == expected
+        again.close()
+
+
+def test_a_rewrite_that_was_not_complete_is_undone_and_another_that_is_certain_stays(log, home, caplog):
+    first, second, third, fourth, *_ = bases(log)
+    write_cleaned(home, first, every_other(log, first, second), log.config)
+    write_cleaned(home, third, every_other(log, third, fourth), log.config)
+    before = batches_of(log)
+    log.close()
+    prepare(home, [third])
+    undo(home)
+    assert not [*home.glob("*.swap"), *home.glob("*.cleaned")], "what lies behind the first is undone with it"
+    finish_interrupted(home)
+    again = open_log(home, COMPACTED)
+    assert batches_of(again) == before
+    again.close()
+
+
+def test_a_certain_swap_before_a_rewrite_that_was_not_complete_is_finished(log, home, caplog):
+    first, second, third, fourth, *_ = bases(log)
+    kept = every_other(log, first, second)
+    write_cleaned(home, first, kept, log.config)
+    write_cleaned(home, third, every_other(log, third, fourth), log.config)
+    before = batches_of(log)
+    log.close()
+    prepare(home, [first])
+    finish_interrupted(home)
+    assert f"{home}: a rewrite from offset {third} on was interrupted; it is undone" in caplog.text
+    again = open_log(home, COMPACTED)
+    assert batches_of(again) == kept + [data for data in before if int.from_bytes(data[:8], "big") >= second]
+    again.close()
+
+
+def test_a_swap_that_was_called_off_is_undone_however_far_it_came(log, home):
+    first, second, third, *_ = bases(log)
+    before = batches_of(log)
+    for base, end in ((first, second), (second, third)):
+        write_cleaned(home, base, every_other(log, base, end), log.config)
+    prepare(home, [first, second])
+    call_off(home, [second, first])
+    assert [path.name for path in home.glob("*.cleaned")] == [f"{first:020d}.log.cleaned"]
+    call_off(home, [second, first])
+    undo(home)
+    undo(home)
+    assert not [*home.glob("*.swap"), *home.glob("*.cleaned")]
+    assert batches_of(log) == before
+    log.close()
+
+
+def test_what_is_to_be_swapped_is_on_the_disk_before_it_is_certain(log, home, monkeypatch):
+    first, second, *_ = bases(log)
+    write_cleaned(home, first, every_other(log, first, second), log.config)
+    steps, fsync, rename = [], os.fsync, os.rename
+
+    def synced(fd):
+        steps.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        fsync(fd)
+
+    def renamed(source, target):
+        steps.append(f"to {Path(target).suffix}")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    prepare(home, [first])
+    names = [f"{first:020d}{kind}.cleaned" for kind in (".log", ".index", ".timeindex")]
+    assert set(steps[: steps.index(home.name)]) == set(names)
+    assert steps[steps.index(home.name) :] == [home.name, "to .swap", "to .swap", "to .swap", home.name]
+    log.close()
+
+
+def test_what_is_missing_leaves_the_others_as_they_are(log, home):
+    first, second, third, *_ = bases(log)
+    write_cleaned(home, first, every_other(log, first, second), log.config)
+    names = sorted(path.name for path in home.iterdir())
+    with pytest.raises(FileNotFoundError):
+        prepare(home, [first, third])
+    assert sorted(path.name for path in home.iterdir()) == names
+    log.close()
 
 
 def test_an_index_without_its_log_is_removed(log, home):
