@@ -313,7 +313,6 @@ class AppendAdoption(Adoption):
                 _write_header(log, found.position, found.base_offset + shift, leader_epoch)
         for batch in {id(each): each for each in (self.first_batch, *self._last_batches)}.values():
             batch.base_offset += shift
-            batch.partition_leader_epoch = leader_epoch
         self._first = base_offset
         self.epochs = [(leader_epoch, base_offset)]
 
