@@ -47,6 +47,19 @@ def test_a_sound_one_is_taken(log, draft):
     log.replace_segments([draft[1]], log._segments.bases[:2])
 
 
+def test_one_that_has_no_index_entries_is_taken(log):
+    """It is of one batch; its latest time is the one entry of the time index."""
+    first, second, *_ = log._segments.bases
+    whole = b"".join(map(bytes, log.read_all(1 << 20)))
+    (kept, *_) = (bytes(batch.buffer) for batch in iter_batches(whole))
+    write_cleaned(log.directory, first, [kept], log.config)
+    for path in log.directory.glob("*.cleaned"):
+        path.rename(path.with_name(path.name.removesuffix(".cleaned") + draft_suffix(TAG)))
+    name = f"{first:020d}.{{}}{draft_suffix(TAG)}"
+    assert [(log.directory / name.format(kind)).stat().st_size for kind in ("index", "timeindex")] == [0, 12]
+    check_drafts(log.directory, [first], second, TAG, log.config)
+
+
 def test_one_that_lost_its_end(log, draft):
     os.truncate(draft[0], draft[0].stat().st_size - 7)
     with pytest.raises(CorruptRecord, match="no whole batch that belongs there"):

@@ -108,6 +108,16 @@ def test_by_default_an_append_syncs_nothing(home, synced):
     assert (synced, log.recovery_point) == ([], 0)
 
 
+def test_a_roll_waits_for_no_disk_whatever_is_remembered_of_producers(home, synced):
+    log = open_log(home)
+    log._submit = lambda _: None  # what is done behind it
+    log.append_as_leader(transactional(1, 0), 0, AppendOrigin.COORDINATOR)
+    synced.clear()
+    log.roll()
+    assert synced == []
+    assert (home / f"{1:020d}.snapshot").exists()
+
+
 def test_flush_ms_is_due_from_the_first_unflushed_append_on(home):
     clock = ManualClock()
     log = open_log(home, {"flush.ms": "1000"}, clock=clock)

@@ -82,6 +82,16 @@ def test_a_hole_wider_than_an_index_can_say_rolls_a_segment(home):
     assert open_log(home).log_end_offset == far + 1
 
 
+@pytest.mark.parametrize(("beyond", "base"), [(0, 1), (1, (1 << 31) + 1)])
+def test_a_segment_behind_a_hole_begins_where_the_one_before_it_ends_if_it_can(home, beyond, base):
+    """So that a hole is told from a lost end."""
+    log = open_log(home)
+    log.append_as_follower(sent((0, 0, 1)))
+    log.append_as_follower(sent(((1 << 31) + beyond, 0, 1)))
+    assert log._segments.bases == (0, base)
+    log.close()
+
+
 @pytest.mark.parametrize(("epoch", "end"), [(9, 41), (7, 41), (6, 40), (3, 40), (2, 10), (1, 10), (0, 0)])
 @pytest.mark.parametrize("settings", [{}, ROLLS], ids=["one segment", "several"])
 def test_a_log_is_cut_to_where_an_epoch_ended(home, settings, epoch, end):

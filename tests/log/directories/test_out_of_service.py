@@ -151,6 +151,21 @@ def with_a_move_to_finish(dirs):
     return log.directory
 
 
+def test_a_move_is_over_when_the_directories_are_all_there(dirs):
+    directory = with_a_move_to_finish(dirs)
+    (other,) = set(dirs) - {directory.parent}
+    other.rename(other.with_name("away"))
+    other.write_text("no directory")
+    opened(dirs).close()
+    assert moved.is_marked(directory), "the log that it was copied from may be in the one that is away"
+    other.unlink()
+    other.with_name("away").rename(other)
+    logs = opened(dirs)
+    assert not moved.is_marked(directory)
+    assert logs.logs[ONE].log_end_offset == 1
+    logs.close()
+
+
 def test_a_move_that_cannot_be_finished_is_the_failure_of_its_directory(dirs):
     directory = with_a_move_to_finish(dirs)
     mark = directory / moved.MARK
