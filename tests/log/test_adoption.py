@@ -367,6 +367,14 @@ def test_an_offer_has_indexes_of_no_more_than_the_topics_size(home):
     log.close()
 
 
+@pytest.mark.parametrize(("time", "entries"), [(-1, 0), (0, 1), (1, 1)])
+def test_the_latest_time_of_an_offer_is_in_its_index_though_it_is_the_first(home, time, entries):
+    log = open_log(home)
+    adopt(log, appending(log, write_offer(home, [[bytes(changed_times(0, time))]])))
+    assert log._segments.first.time_index.entries == entries
+    log.close()
+
+
 def changed_times(sequence, time):
     builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
     for number in range(3):

@@ -64,6 +64,20 @@ def test_retention_passes_over_segments_that_are_being_replaced(log):
     assert log.delete_old_segments(log.log_end_offset) != []
 
 
+def test_how_often_segments_gave_way_to_others_is_counted(log):
+    counts = [log.replacements]
+    log.replace_segments(*cleaned(log))
+    counts.append(log.replacements)
+    for _ in range(2):
+        first, second, *_ = log._segments.bases
+        whole = b"".join(map(bytes, log.read_all(1 << 20)))
+        kept = [bytes(batch.buffer) for batch in iter_batches(whole) if batch.base_offset < second]
+        write_cleaned(log.directory, first, kept, log.config)
+        log.replace_segments([first], [first])
+        counts.append(log.replacements)
+    assert counts == [0, 1, 2, 3]
+
+
 def test_a_replacement_that_is_given_up_holds_nothing(log):
     log.begin_replacement(*cleaned(log)).end()
     log.advance_start(log.log_end_offset - 1)
