@@ -499,6 +499,15 @@ def test_sealing_writes_the_latest_time_and_cuts_the_indexes(tmp_path):
     assert times.stat().st_size == 24
 
 
+def test_sealing_takes_the_place_that_a_full_time_index_has_kept(tmp_path):
+    segment = made(tmp_path, {"segment.index.bytes": "24"})
+    for number, time in enumerate((10, 20, 30)):
+        put(segment, BASE + number, time)
+    assert (segment.time_index.entries, segment.time_index.is_full) == (1, True)
+    segment.seal()
+    assert (segment.time_index.entries, segment.time_index.last) == (2, (30, BASE + 2))
+
+
 # Its files
 
 
