@@ -144,7 +144,7 @@ def test_where_it_cannot_be_kept_nothing_is_cut_off(tmp_path, step):
     at = sum(SIZES[:2])
     with (
         FaultyFiles(tmp_path, fail_at=step, error=errno.ENOSPC),
-        pytest.raises(DiskFull, match=rf"is damaged, and the \d+ bytes behind the damage cannot be kept: No space"),
+        pytest.raises(DiskFull, match=r"is damaged, and the \d+ bytes behind the damage cannot be kept: No space"),
     ):
         keep_rest(segment, at)
     assert segment.log.path.read_bytes() == before
@@ -178,8 +178,8 @@ def test_a_cut_is_told_with_all_that_it_took(tmp_path, caplog):
     caplog.clear()
     cut.say(tmp_path)
     assert caplog.messages == [
-        f"{tmp_path}: the start cut the log at offset 104: offsets 104 to 202 (up to 99 records, {size} bytes) are in it"
-        f" no longer; what was behind the damage is kept in {', '.join(cut.kept)} (see sparklog log dump)"
+        f"{tmp_path}: the start cut the log at offset 104: offsets 104 to 202 (up to 99 records, {size} bytes) are in"
+        f" it no longer; what was behind the damage is kept in {', '.join(cut.kept)} (see sparklog log dump)"
     ]
 
 

@@ -1,4 +1,4 @@
-"""A simulated cluster in which replicas move, disks fail, brokers say that they stop, and preferred leaders are elected."""
+"""A simulated cluster: replicas move, disks fail, brokers say that they stop, and preferred leaders are elected."""
 
 from contextlib import contextmanager
 from dataclasses import replace

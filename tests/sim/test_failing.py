@@ -1,4 +1,4 @@
-"""Histories in which disks fail and brokers leave while replicas move: nothing acknowledged is lost, all comes to rest."""
+"""Histories in which disks fail and brokers leave while replicas move: nothing acknowledged is lost, all rests."""
 
 import pytest
 from sim.failing import FailingCluster

@@ -89,9 +89,9 @@ class Registration:
         """What waits for ZooKeeper waits without a word, so an operator is told, each time that this is called."""
         if self._silent_since is not None:
             _logger.warning(
-                "no ZooKeeper has taken this broker's connection for %.0f s: no leader is elected, and no topic, setting"
-                " or ISR changes, until one does. Is it running? One that has lost its data directory, or was set back"
-                " to an older state, refuses brokers that have seen more",
+                "no ZooKeeper has taken this broker's connection for %.0f s: no leader is elected, and no topic,"
+                " setting or ISR changes, until one does. Is it running? One that has lost its data directory, or was"
+                " set back to an older state, refuses brokers that have seen more",
                 self._clock.monotonic() - self._silent_since,
             )
 

@@ -79,7 +79,7 @@ class TransactionLog(Protocol):
         """
 
     async def committed(self, partition: int) -> None:
-        """Return when every in-sync replica has what the log holds now; raise ApiError within bounded time otherwise."""
+        """Return when every in-sync replica has what the log holds now; raise ApiError in bounded time otherwise."""
 
     def read(self, partition: int) -> AsyncIterator[memoryview]:
         """The whole log of the partition, from start to end, in pieces of whole batches that take about 1 ms each."""
@@ -299,7 +299,7 @@ class TransactionCoordinator:
         return found if self._led.get(led.number) is led else None
 
     async def _is_committed(self, led: _LedPartition) -> bool:
-        """Return when what was read of the log is on every replica in sync; False if another broker leads it by then."""
+        """Return when what was read of the log is on every replica in sync; False if another broker leads it then."""
         is_told = False
         while self._led.get(led.number) is led:
             try:

@@ -30,8 +30,9 @@ class Brokers:
         return None if stat is None else int(stat.ephemeralOwner)
 
     def check_addresses(self, info: BrokerInfo) -> None:
-        """Raises BrokerAddressTaken if a broker of another id is registered with an address of this one's: what is meant
-        for one of them would come to the other.
+        """Raises BrokerAddressTaken if a broker of another id is registered with an address of this one's.
+
+        What is meant for one of them would come to the other.
         """
         own = {each.endpoint for each in info.all_listeners}
         for other in self.live().values():

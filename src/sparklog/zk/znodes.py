@@ -182,7 +182,7 @@ def decode_broker(broker_id: int, data: bytes, epoch: int, between_brokers: str 
 
 
 def _check_sendable(text: str) -> None:
-    """Raises ValueError for what no request can hold: the ones that tell brokers of each other would be refused whole."""
+    """Raises ValueError for what no request can hold: those that tell brokers of each other would be refused whole."""
     if len(text.encode()) > _LONGEST_TEXT:
         raise ValueError(f"{text[:50]}... has {len(text)} characters")
 
