@@ -7,7 +7,7 @@ import shutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log.samples import abandon, batch_of, open_log, read_bytes, whole
+from log.samples import abandon, batch_of, open_log, read_bytes, whole, write_cleaned
 
 from sparklog.errors import DiskFull, LogError
 from sparklog.log.cut import name_some
@@ -163,6 +163,24 @@ def test_a_log_ends_where_a_segment_has_lost_its_end(home, start):
     abandon(log)
     os.truncate(first.log.path, last.position)
     assert reopen(home, log_start_offset=start).log_end_offset == last.base_offset
+
+
+def test_what_was_cleaned_while_the_topic_was_compacted_has_lost_no_end(home, caplog):
+    """The policy is ``delete`` now, and a crash has come before the recovery point reached the disk."""
+    log = open_log(home, {**SETTINGS, "cleanup.policy": "compact"})
+    while log.segment_count < 5:
+        log.append_as_leader(batch_of(1000, key=b"k"), 1)
+    first, second, third, *_ = log.segment_facts()
+    kept = next(iter(log._segments.first.log.batches()))
+    write_cleaned(home, 0, [bytes(log._segments.first.log.read(kept.position, kept.size))], log.config)
+    log.replace_segments([0], [first.base_offset, second.base_offset])
+    expected, end = whole(log), log.log_end_offset
+    abandon(log)
+    other = shutil.copytree(home, home.with_name("other"))
+    again = reopen(home, cleaned_to=third.base_offset)
+    assert (whole(again), again.log_end_offset) == (expected, end)
+    assert not caplog.records
+    assert reopen(other).log_end_offset == kept.base_offset + 1, "of a log that never was cleaned it is damage"
 
 
 def without_a_segment(home):

@@ -51,6 +51,8 @@ class Knowledge:
     producer_expiration_ms: int = EXPIRATION_MS
     high_watermark: int = 0
     """As far as a checkpoint knew it."""
+    cleaned_to: int = 0
+    """Up to which offset a cleaning has rewritten it, also where its topic is compacted no longer."""
 
 
 @dataclass(slots=True)
@@ -227,10 +229,13 @@ class LogLoader:
     def _has_lost_its_end(self, segment: LogSegment, after: int | None) -> bool:
         """Whether a segment that was not flushed ends before the next one begins: what was between them is lost.
 
-        A compacted topic has such holes by right, so none can be told there.
+        A compacted topic has such holes by right, so none can be told there; nor in what was cleaned while the topic
+        was a compacted one, which was on the disk before it took its place.
         """
         end = self._loaded.next_offset
         if after is None or end == after or "compact" in self.config.cleanup_policy:
+            return False
+        if segment.base_offset < self.known.cleaned_to:
             return False
         if after - segment.base_offset > MAX_RELATIVE_OFFSET:
             return False  # a follower's leader had a hole that no segment could hold

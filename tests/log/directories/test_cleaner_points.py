@@ -12,6 +12,7 @@ from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from sparklog.log.directories.cleaner_points import CleanerPoints
+from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.loader import Knowledge
 from sparklog.structs import TopicPartition
@@ -41,6 +42,14 @@ def test_what_is_written_is_read(points, tmp_path):
     again = CleanerPoints(tmp_path)
     again.load()
     assert (again.of(TP), again.of(OTHER), again.of(TopicPartition("t", 2))) == (7, 0, None)
+
+
+def test_a_start_knows_what_was_cleaned(points, tmp_path):
+    points.set(TP, 7)
+    points.write()
+    home = LogDir(tmp_path)
+    home.look()
+    assert (home.known(TP).cleaned_to, home.known(OTHER).cleaned_to) == (7, 0)
 
 
 def test_the_file_is_as_kafka_writes_it(points, tmp_path):

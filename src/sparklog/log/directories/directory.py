@@ -129,7 +129,10 @@ class LogDir:
         """What the directory's own files say of a partition."""
         was_closed = self._clean and tp in self._recovery_points  # one that could not be served was not closed
         start, committed = self._starts.get(tp, 0), self._high_watermarks.get(tp, 0)
-        return Knowledge(self._recovery_points.get(tp, 0), start, was_closed, high_watermark=committed)
+        cleaned_to = self.cleaner_points.of(tp) or 0
+        return Knowledge(
+            self._recovery_points.get(tp, 0), start, was_closed, high_watermark=committed, cleaned_to=cleaned_to
+        )
 
     def begin(self) -> None:
         """Every log is open: remove the marker, durably, before anything is appended."""
