@@ -140,7 +140,7 @@ def test_moves_are_looked_up_as_they_are_come_to_and_told_once(monkeypatch):
     """19,000 names were looked at before the first of them was: 28 ms."""
     broker, taken = cluster(1), []
 
-    class Numbers(list):
+    class Numbers(list[int]):
         def __iter__(self):
             for each in super().__iter__():
                 taken.append(each)
