@@ -192,6 +192,26 @@ def test_where_a_log_ends_is_told_of_the_right_topic_only(manager):
     assert manager.log_end(TP, ID) == (5, 2)
 
 
+def test_a_log_that_may_be_on_a_disk_that_has_failed_is_not_said_to_be_none(tmp_path, disk):
+    """It may be the longest, and have what was acknowledged: it is waited for."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "broken").write_bytes(b"no directory")
+    logs = LogManager([tmp_path / "there", tmp_path / "broken"], TopicConfig(), ManualClock(), disk)
+    logs.own("cluster", 1)
+    logs.load({})
+    assert logs.failed_count == 1
+    loop = asyncio.new_event_loop()
+    manager = ReplicaManager(1, logs, loop)
+    for held in (False, True):
+        if held:
+            manager.apply(TP, lead(3), TopicConfig(), OTHER_ID)
+        with pytest.raises(ApiError) as caught:
+            manager.log_end(TP, ID)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    logs.close()
+    loop.close()
+
+
 def test_a_controller_that_knows_no_topic_id_changes_none(manager):
     manager.apply(TP, lead(), TopicConfig(), ID)
     assert manager.apply(TP, lead(1), TopicConfig(), None) is ErrorCode.NONE

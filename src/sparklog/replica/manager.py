@@ -290,13 +290,15 @@ class ReplicaManager:
     def log_end(self, tp: TopicPartition, topic_id: UUID | None) -> tuple[int, int]:
         """The leader epoch of the last record of the log that is here, or was (-1 if unknown), and the log end offset.
 
-        Raises ApiError: KAFKA_STORAGE_ERROR if it cannot be served, UNKNOWN_TOPIC_OR_PARTITION if there is none of the
-        topic with that id.
+        Raises ApiError: KAFKA_STORAGE_ERROR if it cannot be served, or may lie in a directory that is out of service;
+        UNKNOWN_TOPIC_OR_PARTITION if there is none of the topic with that id.
         """
         log = self._logs.logs.get(tp)
         if log is None and tp in self._logs.unusable:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._logs.unusable[tp])
         if log is None or log.topic_id not in (None, topic_id):
+            if self._logs.failed_count:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} may lie in a directory that is out of service")
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nothing of {tp} is here")
         end = log.log_end_offset
         return log.epochs.epoch_at(max(end - 1, log.log_start_offset)), end
