@@ -27,13 +27,13 @@ def answer(payload):
 class Server:
     """A SocketServer on a loop and thread of its own; ``dispatch`` is the test's."""
 
-    def __init__(self, limits=None, entrance=None, rates=None):
+    def __init__(self, limits=None, entrance=None, rates=None, at="127.0.0.1"):
         self.dispatch = lambda frame, host: answer(bytes(frame))
         self.seen = deque()
         self.callers = []
         self.loop = asyncio.new_event_loop()
         self.server = SocketServer(self.loop, self._dispatch, limits or Limits(LIMIT, IN_FLIGHT), rates)
-        self.endpoint = self.server.bind("127.0.0.1", 0, entrance)
+        self.endpoint = self.server.bind(at, 0, entrance)
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
         self.call(self.server.start)

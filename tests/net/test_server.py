@@ -295,6 +295,18 @@ def test_a_port_in_use_is_refused(server):
         SocketServer(server.loop, server.dispatch, Limits(1, 1)).bind(*server.endpoint)
 
 
+def test_a_client_of_ipv4_has_its_own_address_on_a_port_for_all_addresses():
+    """So that what is said of its address, by a list, a limit or a quota, is said of it."""
+    running = Server(at="::")
+    running.dispatch = lambda _, caller: answer(caller.host.encode())
+    try:
+        with socket.create_connection(("127.0.0.1", running.endpoint.port), timeout=60) as client:
+            client.sendall(framed(b"hello"))
+            assert read_frame(client) == b"127.0.0.1"
+    finally:
+        running.stop()
+
+
 def test_many_clients_at_once(server):
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(server.connect()) for _ in range(200)]

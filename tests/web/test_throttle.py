@@ -69,3 +69,9 @@ def test_what_is_remembered_is_bounded(throttle):
     for number in range(12_000):
         throttle.failed(f"user-{number}", f"10.0.{number // 250}.{number % 250}")
     assert len(throttle._failures) == 10_000
+
+
+def test_addresses_of_ipv4_are_told_apart_on_a_port_for_all_addresses(throttle):
+    fail(throttle, 3, address="::ffff:10.0.0.1")
+    assert throttle.wait_s("alice", "10.0.0.1") == 1
+    assert throttle.wait_s("alice", "::ffff:10.0.0.2") == 0

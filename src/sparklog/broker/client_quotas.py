@@ -30,7 +30,7 @@ from typing import Any, Final, TypeVar, cast
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ConfigError, ErrorCode
-from sparklog.net.limits import by_address, plain_address
+from sparklog.net.limits import by_address
 from sparklog.protocol.api_key import ApiKey
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity, Name
 from sparklog.quota.keys import CONNECTION_CREATION_RATE, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, quotas_in
@@ -38,6 +38,7 @@ from sparklog.quota.mutations import Mutations
 from sparklog.quota.quotas import Quotas, QuotaWindows
 from sparklog.quota.rate import Windows
 from sparklog.security.access import CLUSTER, AllowEverything, Authorizer, Operation
+from sparklog.security.address import plain_address
 from sparklog.security.caller import Caller
 from sparklog.zk.entities import CLIENTS, IPS, USERS, parts
 

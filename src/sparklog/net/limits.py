@@ -7,13 +7,13 @@ be accepted. Kafka's settings of the same meaning are named beside each.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sparklog.errors import ConfigError
+from sparklog.security.address import plain_address
 
 UNLIMITED = (1 << 31) - 1
 
@@ -63,16 +63,8 @@ def by_address(overrides: Mapping[str, int], setting: str = "max.connections.per
             addresses = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
         except OSError as error:
             raise ConfigError(f"{setting} names an unknown host {host!r}: {error}") from error
-        found |= dict.fromkeys(map(str, addresses), number)
+        found |= dict.fromkeys((plain_address(str(each)) or str(each) for each in addresses), number)
     return found
-
-
-def plain_address(text: str) -> str | None:
-    """The address as connections come from it; None where it is no address but perhaps a host's name."""
-    try:
-        return str(ipaddress.ip_address(text.strip("[]")))
-    except ValueError:
-        return None
 
 
 class AcceptRate:

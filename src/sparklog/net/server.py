@@ -37,6 +37,7 @@ from sparklog.net.tls import Handshake, TlsSocket
 from sparklog.net.turns import TURN_S, Turns
 from sparklog.quota.connections import ConnectionRates
 from sparklog.rate_limit import RateLimitedLogger
+from sparklog.security.address import plain_address
 from sparklog.security.caller import Caller, Gate
 from sparklog.security.principal import ANONYMOUS, Principal
 from sparklog.structs import Endpoint
@@ -197,7 +198,7 @@ class SocketServer:
                 _logger.error("cannot accept a connection, trying again in %g s: %s", _ACCEPT_PAUSE_S, error.strerror)
                 self._accept_no_more(_ACCEPT_PAUSE_S)
                 return
-            self._let_in(door.entrance, sock, address[0], address[1])
+            self._let_in(door.entrance, sock, plain_address(address[0]) or address[0], address[1])
 
     def _may_accept(self) -> bool:
         most = self._limits.max_connections

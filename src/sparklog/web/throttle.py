@@ -11,6 +11,7 @@ import ipaddress
 from typing import NamedTuple
 
 from sparklog.clock import Clock
+from sparklog.security.address import plain_address
 
 _FREE_OF_USER = 3
 _FREE_OF_ADDRESS = 20
@@ -64,10 +65,10 @@ def _keys(user: str, address: str) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _network(address: str) -> str:
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
+    plain = plain_address(address.partition("%")[0])
+    if plain is None:
         return address
+    parsed = ipaddress.ip_address(plain)
     if parsed.version == 4:
         return str(parsed)
     return str(ipaddress.ip_network((parsed, _V6_NETWORK), strict=False))

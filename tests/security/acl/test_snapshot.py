@@ -63,6 +63,22 @@ def test_a_change_is_not_hidden_by_what_was_remembered():
     assert not after.allows_somewhere(ALICE, HOST, Operation.READ, ResourceType.TOPIC, unless_listed=False)
 
 
+@pytest.mark.parametrize("written", ["::1", "0:0:0:0:0:0:0:1", "0000::0001"])
+@pytest.mark.parametrize("permission", Permission)
+def test_a_host_is_the_same_however_its_address_is_written(written, permission):
+    """Kafka's brokers go by Java's way to write it, so that lists have it."""
+    pattern, topic = ResourcePattern(ResourceType.TOPIC, "t"), Resource(ResourceType.TOPIC, "t")
+    open_to_all = AclEntry("User:*", "*", ALL, Permission.ALLOW)
+    entry = AclEntry(str(ALICE), written, Operation.READ, permission)
+    snapshot = AclSnapshot({pattern: frozenset({entry} if permission is Permission.ALLOW else {entry, open_to_all})})
+    is_allowed = permission is Permission.ALLOW
+    for host, expected in (("::1", is_allowed), ("::2", not is_allowed)):
+        assert snapshot.grants(ALICE, host, topic).allow(Operation.READ) is expected
+        somewhere = snapshot.allows_somewhere(ALICE, host, Operation.READ, ResourceType.TOPIC, unless_listed=False)
+        assert somewhere is expected
+    assert entry in snapshot.entries(pattern)
+
+
 class _Counted(str):
     """A name that counts how often it is compared and looked up."""
 

@@ -21,6 +21,7 @@ from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.security.acl.binding import AclLists
 from sparklog.security.acl.entry import ALL, ANY_HOST, AclEntry, AclOperation, Permission
 from sparklog.security.acl.pattern import WILDCARD, PatternType, ResourcePattern
+from sparklog.security.address import plain_address
 from sparklog.security.principal import EVERYBODY, Principal
 from sparklog.structs import LONGEST_TOPIC
 
@@ -55,6 +56,13 @@ class Grants(NamedTuple):
         return not self.denied & _DENYING[operation] and bool(self.allowed & _ALLOWING[operation])
 
 
+def _plain(entry: AclEntry) -> AclEntry:
+    """With the host as connections come from it: Java writes addresses in another way."""
+    if entry.host == ANY_HOST:
+        return entry
+    return entry._replace(host=plain_address(entry.host) or entry.host)
+
+
 class _List:
     """The entries of one pattern."""
 
@@ -63,7 +71,7 @@ class _List:
     def __init__(self, entries: frozenset[AclEntry]) -> None:
         self.entries = entries
         self._by_peer: dict[tuple[str, str], list[int]] = {}
-        for each in entries:
+        for each in map(_plain, entries):
             bits = self._by_peer.setdefault((each.principal, each.host), [0, 0])
             bits[each.permission is Permission.ALLOW] |= 1 << each.operation
 
@@ -136,7 +144,7 @@ class _Kind:
         found: dict[AclEntry, _Named] = {}
         for type_, lists in self.lists.items():
             for name, each in lists.items():
-                for entry in each.entries:
+                for entry in map(_plain, each.entries):
                     named = found.setdefault(entry, _Named(set(), set()))
                     (named.literal if type_ is PatternType.LITERAL else named.prefixed).add(name)
         return found
