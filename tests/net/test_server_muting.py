@@ -75,9 +75,32 @@ def test_one_that_is_muted_is_not_idle(server):
         assert read_frame(client) == b"next"
 
 
-def test_one_that_hangs_up_meanwhile_is_forgotten_in_the_end(server):
+def test_one_that_hangs_up_meanwhile_is_forgotten_before_its_time_is_over(server):
+    """Or a client that comes again and again would leave one behind each time."""
+    with server.connect() as client, server.connect() as other:
+        for each in (client, other):
+            each.sendall(framed(b"slow down"))
+            assert read_frame(each) == b"slow down"
+        client.close()
+        server.call(jump, server.loop, 31.0)
+        eventually(lambda: server.server.connections == 1)
+
+
+@pytest.mark.parametrize("max_idle_s", [100.0, -1.0])
+def test_one_that_hangs_up_is_read_to_its_end_first(server, max_idle_s):
+    """A producer that waits for no answer may have left its records."""
+    server.limit(max_idle_s=max_idle_s)
     with server.connect() as client:
         client.sendall(framed(b"slow down"))
         assert read_frame(client) == b"slow down"
-    server.call(jump, server.loop, 1001.0)
-    eventually(lambda: server.server.connections == 0)
+        client.sendall(framed(b"the last"))
+    server.call(jump, server.loop, 31.0)
+    assert server.server.connections == 1
+    if max_idle_s > 0:
+        server.call(jump, server.loop, max_idle_s)
+        eventually(lambda: server.server.connections == 0)
+        assert b"the last" not in server.seen
+    else:
+        server.call(jump, server.loop, 970.0)
+        eventually(lambda: b"the last" in server.seen)
+        eventually(lambda: server.server.connections == 0)

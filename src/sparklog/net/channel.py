@@ -24,7 +24,8 @@ and when it is closed they are dropped, with all that it had not begun.
 
 A connection is idle since the last whole request, the last ``_PROGRESS`` bytes of one, or the last byte of an answer
 that its peer took. A client that sends a request in drops, or takes no answer, is idle. One that waits for an answer is
-not.
+not, nor is one that is muted. Of a muted one nothing is read, so that nobody is told when its peer hangs up: whoever
+looks for idle ones asks for it (``is_gone``), or clients that come again and again would leave connections behind.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Generator, Iterable
@@ -247,8 +249,29 @@ class ServerChannel:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the next move is the peer's."""
-        return (self._muted is None and (not self._slots and self._steps is None)) or self._unsent_bytes > 0
+        """Whether the next move is the peer's. Of one that is muted it is not, unless the peer has hung up."""
+        if self._muted is not None and not self._is_hung_up:
+            return self._unsent_bytes > 0
+        return (not self._slots and self._steps is None) or self._unsent_bytes > 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is muted, and its peer has hung up meanwhile and has left nothing to be read."""
+        return self._muted is not None and self.is_done and self._is_hung_up and not self._has_unread
+
+    @property
+    def _is_hung_up(self) -> bool:
+        """Asked of the system, which tells a reader alone."""
+        asked = select.poll()
+        asked.register(self._fd, select.POLLRDHUP)
+        return bool(asked.poll(0))
+
+    @property
+    def _has_unread(self) -> bool:
+        try:
+            return bool(socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:  # it was reset
+            return False
 
     @property
     def is_silent(self) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
 from collections import Counter
@@ -412,13 +413,18 @@ class SocketServer:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        if self._limits.max_idle_s >= 0 and self._doors:
-            interval = min(self._limits.max_idle_s / 4, _LOOKS_FOR_IDLE_EVERY_S)
+        if self._doors:
+            longest = self._limits.max_idle_s
+            interval = min(longest / 4 if longest >= 0 else math.inf, _LOOKS_FOR_IDLE_EVERY_S)
             self._idle_timer = self.loop.call_later(interval, self._close_idle)
 
     def _close_idle(self) -> None:
+        for channel in [each for each in self._channels if each.is_gone]:
+            channel.close()
         now, longest = self.loop.time(), self._limits.max_idle_s
-        for channel in [each for each in self._channels if each.is_idle and now - each.last_active > longest]:
+        if longest < 0:
+            longest = math.inf
+        for channel in [each for each in self._channels if now - each.last_active > longest and each.is_idle]:
             if channel.is_stuck:
                 channel.close("it neither sent a whole request nor took its answers for connections.max.idle.ms")
             else:
