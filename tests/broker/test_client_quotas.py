@@ -283,3 +283,43 @@ def test_what_a_request_does_after_it_has_waited_is_its_callers_time():
 
     assert asyncio.run(scenario()) == "done"
     assert caller.busy_s == 5.0
+
+
+def test_the_time_of_a_connection_that_ends_counts_for_the_next_one(clock):
+    """Else a client that connects anew for each request would use what it likes."""
+    quotas = quotas_of(clock, {"clients/c": {"request_percentage": "10"}})
+    ended, other, next_ = caller_of(), caller_of(), caller_of()
+    for each in (ended, other, next_):
+        quotas.begin(each)
+        each.client_id = "c"
+    assert charge(quotas, ended, ApiKey.METADATA) == 0
+    ended.busy_s = 2.0
+    quotas.settle(ended)
+    quotas.settle(ended)
+    assert charge(quotas, next_, ApiKey.METADATA) == 1000
+    other.client_id, other.busy_s = "another", 9.0
+    quotas.settle(other)
+    assert charge(quotas, next_, ApiKey.METADATA) == 1000
+
+
+def test_the_first_answer_of_a_connection_counts_all_that_was_spent_on_it(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"request_percentage": "10"}}), caller_of()
+    quotas.begin(caller)
+    caller.busy_s = 2.0
+    assert charge(quotas, caller, ApiKey.METADATA) == 1000
+
+
+def test_what_was_spent_on_a_broker_or_a_stranger_does_not_count_when_it_hangs_up(clock):
+    quotas, broker, follower, stranger = (
+        quotas_of(clock, {"clients/<default>": {"request_percentage": "10"}}),
+        *(caller_of() for _ in range(3)),
+    )
+    for each in (broker, follower, stranger):
+        quotas.begin(each)
+    broker.client_id = follower.client_id = "c"
+    charge(quotas, broker, ApiKey.LEADER_AND_ISR)
+    assert quotas.follow(follower)
+    for each in (broker, follower, stranger):
+        each.busy_s = 5.0
+        quotas.settle(each)
+    assert charge(quotas, caller_of(), ApiKey.METADATA) == 0

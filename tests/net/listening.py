@@ -27,12 +27,12 @@ def answer(payload):
 class Server:
     """A SocketServer on a loop and thread of its own; ``dispatch`` is the test's."""
 
-    def __init__(self, limits=None, entrance=None, rates=None, at="127.0.0.1"):
+    def __init__(self, limits=None, entrance=None, rates=None, at="127.0.0.1", accounts=None):
         self.dispatch = lambda frame, host: answer(bytes(frame))
         self.seen = deque()
         self.callers = []
         self.loop = asyncio.new_event_loop()
-        self.server = SocketServer(self.loop, self._dispatch, limits or Limits(LIMIT, IN_FLIGHT), rates)
+        self.server = SocketServer(self.loop, self._dispatch, limits or Limits(LIMIT, IN_FLIGHT), rates, accounts)
         self.endpoint = self.server.bind(at, 0, entrance)
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()

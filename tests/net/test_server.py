@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 from net.listening import (
@@ -303,6 +304,34 @@ def test_a_client_of_ipv4_has_its_own_address_on_a_port_for_all_addresses():
         with socket.create_connection(("127.0.0.1", running.endpoint.port), timeout=60) as client:
             client.sendall(framed(b"hello"))
             assert read_frame(client) == b"127.0.0.1"
+    finally:
+        running.stop()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_is_spent_on_a_connection_is_told_when_it_ends(is_refused):
+    """Its last turn among it: the one in which it may be closed."""
+    told = {}
+
+    def dispatch(frame, caller):
+        if is_refused:
+            raise RemoteProtocolError("no such request")
+        return answer(bytes(frame))
+
+    accounts = SimpleNamespace(
+        begin=lambda caller: told.update(begun=caller.busy_s), settle=lambda caller: told.update(settled=caller.busy_s)
+    )
+    running = Server(accounts=accounts)
+    running.dispatch = dispatch
+    try:
+        with running.connect() as client:
+            client.sendall(framed(b"hello"))
+            if is_refused:
+                assert_hung_up(client)
+            else:
+                assert read_frame(client) == b"hello"
+        eventually(lambda: told.get("settled", 0.0) > 0.0)
+        assert told["begun"] == 0.0
     finally:
         running.stop()
 

@@ -11,7 +11,7 @@ nothing is counted.
 - A lease of segment files counts with the bytes that it lets its holder read, which are cut to what may be had at once.
   Who waits gets none.
 - The time that counts is that which the broker's one loop has spent on the connection, up to the turn before the one in
-  which the answer is made, and on what a request does after it has waited.
+  which the answer is made, and on what a request does after it has waited. The rest counts when the connection ends.
 - A change of topics counts with its partitions (``quota/mutations.py``).
 
 What brokers ask each other does not count, nor a follower's Fetch. Who may not be a broker (ClusterAction) and asks
@@ -181,6 +181,7 @@ class ClientQuotas:
             api in BETWEEN_BROKERS or (api is ApiKey.ADD_PARTITIONS_TO_TXN and version >= _ADDED_BY_BROKERS)
         ) and self.is_broker(caller):
             self._forgive(caller)
+            caller.client_id = None
             return 0
         now_ms, user, name = self._now_ms(), caller.principal.name, client_id or ""
         wait_ms = 0
@@ -253,7 +254,21 @@ class ClientQuotas:
         is_broker = self.is_broker(caller)
         if is_broker:
             self._forgive(caller)
+            caller.client_id = None
         return is_broker
+
+    def begin(self, caller: Caller) -> None:
+        """It has connected: what is spent on it counts from the first request on."""
+        if self._counts_time:
+            self._forgive(caller)
+
+    def settle(self, caller: Caller) -> None:
+        """It has hung up: what was spent on it since its last answer counts, with no answer to wait after.
+
+        Its next connection does. Or whoever connects anew for each request would use what he likes.
+        """
+        if self._counts_time and caller.client_id is not None:
+            self._charge_time(caller, caller.client_id, self._now_ms())
 
     def _forgive(self, caller: Caller) -> None:
         """What the loop has spent on the connection since the last answer does not count."""

@@ -93,6 +93,7 @@ class Dispatcher:
         after: asyncio.Future[Any] | None = None,
     ) -> Served | Work:
         caller.api = handler.api
+        caller.client_id = request.client_id or ""
         is_of_follower = handler.api is ApiKey.FETCH and message.replica_id >= 0
         meter = self.follower_meter if is_of_follower else self.meters[request.api]
         meter.begin(request.version, len(frame))

@@ -261,7 +261,11 @@ class Broker:
 
     def _listen(self, config: BrokerConfig) -> SocketServer:
         server = SocketServer(
-            self._loop, lambda *asked: self._dispatch(*asked), _limits_of(config), self._quotas.quotas.connections
+            self._loop,
+            lambda *asked: self._dispatch(*asked),
+            _limits_of(config),
+            self._quotas.quotas.connections,
+            self._quotas,
         )
         warnings = RateLimitedLogger(_logger, self._clock.monotonic)
         builder = principal_builder(config.principal_builder_class)

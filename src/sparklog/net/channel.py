@@ -103,6 +103,9 @@ class Owner(Protocol):
     def refuse(self, channel: ServerChannel) -> None:
         """The peer of ``channel`` has failed to authenticate."""
 
+    def settle(self, channel: ServerChannel) -> None:
+        """``channel`` is closed, and the loop spends no more on it; may be said again."""
+
     def forget(self, channel: ServerChannel) -> None:
         """``channel`` is closed."""
 
@@ -390,6 +393,8 @@ class ServerChannel:
         turns.count(self.usage, took_s)
         if why:
             self.close(why)
+        elif self._closed:  # in this turn, which is over now
+            self._server.settle(self)
 
     def _serve_some(self, now: float, until: float) -> bool:
         """Begin the next request, or go on with the one begun. Whether it is answered now, in its place."""
@@ -693,6 +698,7 @@ class ServerChannel:
         self._kept = 0
         self._account()
         self._server.forget(self)
+        self._server.settle(self)
 
 
 def _end(piece: FileSlice) -> int:

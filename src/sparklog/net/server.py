@@ -26,6 +26,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from sparklog.config.listeners import PLAINTEXT
 from sparklog.config.security_protocol import SecurityProtocol
@@ -53,6 +54,16 @@ _LOOKS_FOR_IDLE_EVERY_S = 30.0
 _MOST_STRANGERS = 1000
 _KNOWN_WITHIN_S = 30.0
 _MOST_HELD = 1000
+
+
+class Accounts(Protocol):
+    """Counts what the loop spends on connections (``broker/client_quotas.py``)."""
+
+    def begin(self, caller: Caller) -> None:
+        """It has connected."""
+
+    def settle(self, caller: Caller) -> None:
+        """Its connection is closed; may be said again."""
 
 
 @dataclass
@@ -86,6 +97,7 @@ class SocketServer:
         dispatch: Dispatch,
         limits: Limits,
         rates: ConnectionRates | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         self.loop = loop
         self.dispatch = dispatch
@@ -94,6 +106,7 @@ class SocketServer:
         self.turns = Turns(loop)
         self._limits = limits
         self._rates = rates
+        self._accounts = accounts
         self._held: dict[socket.socket, asyncio.TimerHandle] = {}
         self._channels: set[ServerChannel] = set()
         self.opened: Counter[str] = Counter()
@@ -287,6 +300,8 @@ class SocketServer:
         caller = Caller(host, entrance.listener, entrance.protocol, principal)
         if entrance.gate is not None:
             caller.gate = entrance.gate(caller)
+        if self._accounts is not None:
+            self._accounts.begin(caller)
         channel = ServerChannel(self, sock, f"{host}:{port}", caller)
         self._channels.add(channel)
         self.opened[entrance.listener] += 1
@@ -329,6 +344,11 @@ class SocketServer:
     def refuse(self, channel: ServerChannel) -> None:
         """Its peer has failed to."""
         self.refused[channel.caller.listener] += 1
+
+    def settle(self, channel: ServerChannel) -> None:
+        """It is closed, and the loop spends no more on it."""
+        if self._accounts is not None:
+            self._accounts.settle(channel.caller)
 
     def forget(self, channel: ServerChannel) -> None:
         """It is closed."""

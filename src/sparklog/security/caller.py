@@ -78,6 +78,8 @@ class Caller:
     """None in tests of what is served."""
     busy_s: float = 0.0
     """Seconds that the loop has spent on its requests, up to the last turn."""
+    client_id: str | None = None
+    """Whose time its last request takes, by the name that it gave; None before the first, and of what a broker asks."""
     charged: tuple[int, float] = (0, 0.0)
     """Since which count of quotas of time, and up to which ``busy_s``, its time has been charged."""
 
