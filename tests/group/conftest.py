@@ -32,6 +32,7 @@ class MemoryStore:
     """A log in memory. ``gate``, when set, holds every append until its future is done."""
 
     partition_count = 4
+    takes = 1_048_588
 
     def __init__(self) -> None:
         self.logs: dict[int, list[bytes]] = {each: [] for each in range(self.partition_count)}
@@ -42,6 +43,9 @@ class MemoryStore:
 
     def is_leader(self, partition: int) -> bool:
         return partition in self.led
+
+    def largest(self, partition: int) -> int:
+        return self.takes
 
     def append(self, partition: int, batch: bytes) -> Coroutine[Any, Any, None]:
         if self.error is not None:

@@ -11,7 +11,7 @@ import pytest
 from group.scene import ANONYMOUS, COUNT, GROUP, HOME, OTHER, TP, Play, Scene, one_member
 
 from sparklog.errors import ErrorCode, LogError
-from sparklog.group import runtime
+from sparklog.group import members, runtime
 from sparklog.group.classic.group import CommittedOffset, Group, GroupState, Protocol
 from sparklog.group.classic.machine import MOST_OF_GROUP
 from sparklog.group.classic.requests import CommitRequest, JoinAnswer, MemberIdentity, SyncRequest
@@ -463,6 +463,25 @@ def test_assignments_count_as_memory_and_members_that_have_no_room_for_theirs_jo
         await again.groups.close()
 
     play(body, group_members_max_bytes=MB)
+
+
+def test_assignments_that_no_record_can_hold_are_refused_before_they_are_copied(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the log would refuse them; the record of 15 MB took 20 ms to be made and checked."""
+
+    async def body(scene: Scene) -> None:
+        answer = await scene.join()
+        scene.store.takes, before = 1000, scene.store.logs[HOME][:]
+        monkeypatch.setattr(members, "group_record", None)
+        assert (await scene.sync(answer, c_1=bytes(1001))).error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert scene.store.logs[HOME] == before
+        assert scene.state is GroupState.PREPARING_REBALANCE
+        monkeypatch.undo()
+        answer = await scene.join(answer.member_id)
+        assert (await scene.sync(answer, c_1=bytes(1000))).error is ErrorCode.NONE
+
+    play(body)
 
 
 def test_ids_that_were_given_out_count_as_memory(play: Play) -> None:

@@ -45,6 +45,10 @@ class CoordinatorLog:
     def leader_epoch(self, partition: int) -> int:
         return self._replicas.partition(TopicPartition(self._topic, partition)).leader_epoch
 
+    def largest(self, partition: int) -> int:
+        """Bytes of a batch that the log takes, at most. Raises ApiError where it is not here."""
+        return self._replicas.partition(TopicPartition(self._topic, partition)).config.max_message_bytes
+
     def append(self, partition: int, batch: bytes) -> Coroutine[Any, Any, None]:
         """Writes the log now; to be awaited until every in-sync replica has the batch. Both raise ApiError."""
         return self._replicas.append_replicated(TopicPartition(self._topic, partition), batch, _COMMIT_TIMEOUT_MS)

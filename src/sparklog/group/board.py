@@ -191,26 +191,34 @@ class Board:
     ) -> asyncio.Future[ErrorCode]:
         """Write to the log now; done when that is replicated or has failed, at once if the log refuses it."""
 
-        def error_of(error: Exception) -> ErrorCode:
-            if not isinstance(error, ApiError):  # whatever it is, the client that waits must be answered
-                _LOG.error("%s: cannot write to __consumer_offsets", what, exc_info=error)
-                return ErrorCode.UNKNOWN_SERVER_ERROR
-            _LOG.warning("%s: cannot write to __consumer_offsets: %s", what, error)
-            return meanings.get(error.code, error.code)
-
         async def outcome(replicated: Coroutine[Any, Any, None]) -> ErrorCode:
             try:
                 await replicated
             except Exception as error:
-                return error_of(error)
+                return _meaning(error, what, meanings)
             return ErrorCode.NONE
 
         try:
             return self.spawn(outcome(self.store.append(led.number, batch)))
         except Exception as error:
-            refused: asyncio.Future[ErrorCode] = self.loop.create_future()
-            refused.set_result(error_of(error))
-            return refused
+            return self._known(_meaning(error, what, meanings))
+
+    def takes(self, led: LedPartition, size: int) -> bool:
+        """Whether the log may take a batch with so many bytes in it."""
+        try:
+            return size <= self.store.largest(led.number)
+        except ApiError:  # the append will say so
+            return True
+
+    def refused(self, what: str, size: int, meanings: dict[ErrorCode, ErrorCode]) -> asyncio.Future[ErrorCode]:
+        """As ``append`` of a batch that has so many bytes in it, which are more than the log takes."""
+        error = ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"it would have {size} bytes, more than max.message.bytes")
+        return self._known(_meaning(error, what, meanings))
+
+    def _known(self, error: ErrorCode) -> asyncio.Future[ErrorCode]:
+        known: asyncio.Future[ErrorCode] = self.loop.create_future()
+        known.set_result(error)
+        return known
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Work that goes on when the client that asked for it hangs up."""
@@ -219,6 +227,15 @@ class Board:
     async def finish(self) -> None:
         """Let what is being written come to its end."""
         await self._tasks.finish()
+
+
+def _meaning(error: Exception, what: str, meanings: dict[ErrorCode, ErrorCode]) -> ErrorCode:
+    """What clients are told of a failed append; the log is told why."""
+    if not isinstance(error, ApiError):  # whatever it is, the client that waits must be answered
+        _LOG.error("%s: cannot write to __consumer_offsets", what, exc_info=error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    _LOG.warning("%s: cannot write to __consumer_offsets: %s", what, error)
+    return meanings.get(error.code, error.code)
 
 
 def _on_failure(_: str, error: BaseException) -> None:

@@ -37,7 +37,7 @@ from sparklog.group.reserved import reserved_error
 from sparklog.group.storage import GROUP_STORE_ERRORS
 
 T = TypeVar("T")
-_SLICE = 500
+_SLICE = 100
 """So many members leave a group in one step."""
 
 
@@ -259,8 +259,12 @@ class MemberRequests:
     def _write(self, hosted: Hosted, store: Store) -> None:
         now_ms = self._board.clock.now_ms()
         hosted.group.state_timestamp_ms = now_ms
-        batch = build_batch([group_record(hosted.group, store.assignments, store.generation)], now_ms)
-        written = self._board.append(hosted.partition, batch, f"group {hosted.group.group_id}", GROUP_STORE_ERRORS)
+        what, size = f"group {hosted.group.group_id}", sum(map(len, store.assignments.values()))
+        if self._board.takes(hosted.partition, size):  # what it does not is not copied to learn that
+            batch = build_batch([group_record(hosted.group, store.assignments, store.generation)], now_ms)
+            written = self._board.append(hosted.partition, batch, what, GROUP_STORE_ERRORS)
+        else:
+            written = self._board.refused(what, size, GROUP_STORE_ERRORS)
         self._board.spawn(self._stored(hosted, store, written))
 
     async def _stored(self, hosted: Hosted, store: Store, written: asyncio.Future[ErrorCode]) -> None:

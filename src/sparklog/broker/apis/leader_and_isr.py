@@ -49,7 +49,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
     configs = await _settings(broker, message)
     if isinstance(configs, ErrorCode):
         return LeaderAndIsrResponse(error_code=configs, topics=[])
-    asked = [(topic, each) for topic in message.topic_states for each in topic.partition_states]
+    asked = ((topic, each) for topic in message.topic_states for each in topic.partition_states)
     answers = {id(topic): _Topic(topic_id=topic.topic_id, partition_errors=[]) for topic in message.topic_states}
     for some in holdings.slices(asked):
         new = [found for each in some if (found := _new(broker, *each, configs)) is not None]

@@ -28,11 +28,11 @@ async def handle(broker: BrokerContext, request: ApiRequest[StopReplicaRequest])
     code = refusal(broker, request, Operation.CLUSTER_ACTION) or await broker.fence.admit(message)
     if code is not ErrorCode.NONE:
         return StopReplicaResponse(error_code=code, partition_errors=[])
-    asked = [
+    asked = (
         (TopicPartition(topic.topic_name, each.partition_index), each.leader_epoch, bool(each.delete_partition))
         for topic in message.topic_states
         for each in topic.partition_states
-    ]
+    )
     results = []
     for some in holdings.slices(asked):
         codes = await holdings.take_away(broker, [partial(_stop, broker, message, *each) for each in some])

@@ -253,7 +253,11 @@ class Group:
         member.assignment = assignment
 
     def _withdraw_support(self, member: Member) -> None:
-        self._support -= Counter({each.name for each in member.protocols})
+        support = self._support
+        for name in {each.name for each in member.protocols}:
+            support[name] -= 1
+            if not support[name]:
+                del support[name]
 
     def replace_id(self, old_id: str, new_id: str) -> Member:
         """Give a static member's place, assignment and leadership to its new id."""
