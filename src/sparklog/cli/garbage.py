@@ -18,8 +18,12 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-_AT_LEAST = 64 << 20
+_AT_LEAST = 256 << 20
 """Bytes."""
+_YOUNGER = 3
+"""Collections of the second generation before a full one, in place of ten: as each looks at what is new only, several
+short ones take no longer than one long.
+"""
 _PAGES = Path("/proc/self/statm")
 
 
@@ -36,13 +40,17 @@ class ShortCollections:
         self._memory = memory
         self._look_again_at = 0
         self._sees_all = True
+        self._thresholds = gc.get_threshold()
 
     def __enter__(self) -> None:
         gc.callbacks.append(self._on_collection)
+        self._thresholds = gc.get_threshold()
+        gc.set_threshold(*self._thresholds[:2], _YOUNGER)
         gc.collect()
 
     def __exit__(self, *_: object) -> None:
         gc.callbacks.remove(self._on_collection)
+        gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
     def _on_collection(self, phase: str, info: dict[str, int]) -> None:
