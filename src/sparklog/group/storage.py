@@ -44,7 +44,7 @@ class OffsetsStore(Protocol):
     def is_leader(self, partition: int) -> bool: ...
 
     def largest(self, partition: int) -> int:
-        """Bytes of a batch that the log takes, at most (``max.message.bytes``). Raises ApiError where it is not here."""
+        """Bytes of a batch that the log takes, at most (``max.message.bytes``). Raises ApiError if it is not held."""
 
     def append(self, partition: int, batch: bytes) -> Coroutine[Any, Any, None]:
         """The batch is in the log when this returns, and in the in-sync replicas when what it returns was awaited.
