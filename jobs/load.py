@@ -41,7 +41,9 @@ def main() -> int:
     value.add_argument("--value", metavar="COLUMN")
     value.add_argument("--value-json", action="store_true", help="the other columns as a JSON object (the default)")
     parser.add_argument("--timestamp", metavar="COLUMN", help="a timestamp, or a long in ms; default: now")
-    parser.add_argument("--keep-order", action="store_true", help="do not sort by time: much faster for Parquet files")
+    parser.add_argument(
+        "--keep-order", action="store_true", help="keep the files' order, not that of times: faster for Parquet"
+    )
     parser.add_argument("--headers", metavar="COLUMN", help="an array of (key, value)")
     parser.add_argument("--partition-col", metavar="COLUMN", help="the partition's number")
     parser.add_argument("--option", action="append", type=_pair, default=[], metavar="NAME=VALUE", help="of the reader")

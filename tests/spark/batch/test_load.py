@@ -199,6 +199,23 @@ def test_a_partition_that_there_is_not(spark, options, records, files, via):
     assert not records("read_uncommitted")
 
 
+def test_rows_that_pass_spark_keep_the_order_of_their_files_too(spark, options, records, tmp_path):
+    source, first = tmp_path / "ordered", 0
+    source.mkdir()
+    for name, count in enumerate((10, 300, 20, 200)):
+        numbers = range(first, first + count)
+        texts, at = [f"{number:04d}" * 20 for number in numbers], pa.array([-number for number in numbers], pa.int64())
+        rows = pa.table({"text": texts, "at": at, "p": pa.array([0] * count, pa.int32())})
+        pq.write_table(rows, source / f"part-{name}.parquet", row_group_size=50)
+        first += count
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "3000")
+    try:
+        run(spark, options(source, key=None, partition="p", keep_order=True, via="produce"))
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert [each.value[:4] for each in records()[0]] == [b"%04d" % number for number in range(first)]
+
+
 @pytest.mark.parametrize("attempt", [1, None])
 def test_rows_of_a_stage_that_was_tried_again_do_not_count(spark, options, records, monkeypatch, attempt):
     """In its second attempt a task cannot tell that it is not the first, and its rows may come in another order."""

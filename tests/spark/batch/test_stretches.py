@@ -78,7 +78,7 @@ def test_no_segments(tmp_path, path):
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "rows with spaces.parquet"
-    columns = {"k": ["a", None], "v": [b"1", b"2"], "at": pa.array([-1, 1999], pa.timestamp("us")), "n": [1, 2]}
+    columns = {"k": ["a", None], "v": [b"1", b"2"], "at": pa.array([-1, 1999], pa.timestamp("us", "UTC")), "n": [1, 2]}
     pq.write_table(pa.table(columns), path, row_group_size=1)
     return path
 
@@ -94,6 +94,16 @@ def test_rows_of_parquet(file):
         "timestamp": [-1, 1],
         "partition": [1, 2],
     }
+
+
+def test_a_time_without_a_zone_is_read_by_spark_in_that_of_the_session(tmp_path):
+    source = Source(str(tmp_path), "parquet", value="v", timestamp="at", keep_order=True)
+    rows = pa.table({"v": ["a"], "at": pa.array([1_000_000], pa.timestamp("us"))})
+    pq.write_table(rows, tmp_path / "local.parquet")
+    assert parquet_stretches([str(tmp_path / "local.parquet")], source) is None
+    pq.write_table(rows, tmp_path / "int96.parquet", use_deprecated_int96_timestamps=True)
+    (stretch,) = parquet_stretches([str(tmp_path / "int96.parquet")], source)
+    assert [rows.column("timestamp").to_pylist() for rows in stretch.rows()] == [[1000]]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SEGMENTS = "segments"
 FORMATS = ("parquet", "delta", "csv", "json", SEGMENTS)
+_PLACES = ("file", "part", "row")
 _DEFAULTS = {"csv": {"header": "true", "inferSchema": "true"}}
 
 
@@ -59,7 +60,7 @@ class Source:
 
 def rows_of(spark: SparkSession, source: Source, partition_count: int) -> DataFrame:
     """Rows as (key, value, headers, timestamp in ms, partition): a task for each partition, which has its rows sorted
-    by time where they have one.
+    by time where they have one, or in the order of the files where that is to be kept: a shuffle keeps none.
 
     Raises DataSourceError for columns that are not there or have the wrong type.
     """
@@ -81,9 +82,21 @@ def rows_of(spark: SparkSession, source: Source, partition_count: int) -> DataFr
         ).alias("headers"),
         _milliseconds(read, source.timestamp).alias("timestamp"),
         _partition(source, key, value, partition_count).alias("partition"),
+        *(_places(read) if source.keep_order else ()),
     )
     spread = rows.repartitionById(partition_count, "partition")
-    return spread.sortWithinPartitions("timestamp") if source.timestamp and not source.keep_order else spread
+    if source.keep_order:
+        return spread.sortWithinPartitions(*_PLACES).drop(*_PLACES)
+    return spread.sortWithinPartitions("timestamp") if source.timestamp else spread
+
+
+def _places(read: DataFrame) -> tuple[Column, ...]:
+    """Where each row stands: its file, the part of that which a task reads, and its number there."""
+    from pyspark.sql import functions as f
+
+    file = read.metadataColumn("_metadata")
+    found = (file.getField("file_path"), file.getField("file_block_start"), f.monotonically_increasing_id())
+    return tuple(column.alias(name) for column, name in zip(found, _PLACES, strict=True))
 
 
 def _read(spark: SparkSession, source: Source) -> DataFrame:

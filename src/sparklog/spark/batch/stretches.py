@@ -104,21 +104,31 @@ def parquet_stretches(files: Sequence[str], source: Source) -> list[Stretch] | N
         if parts.scheme not in ("", "file") or not path.is_file():
             return None
         file = pq.ParquetFile(path)
-        if not _is_plain(file.schema_arrow, source):
+        if not _is_plain(file, source):
             return None
         stretches += (ParquetStretch(str(path), groups, source) for groups in _groups_of(file.metadata))
     return stretches
 
 
-def _is_plain(schema: pa.Schema, source: Source) -> bool:
+def _is_plain(file: pq.ParquetFile, source: Source) -> bool:
+    schema = file.schema_arrow
     names = set(schema.names)
     if not {*source.special, source.value} <= names:
         return False
     texts = (schema.field(each).type for each in (source.key, source.value) if each is not None)
-    times = [schema.field(each).type for each in (source.timestamp,) if each is not None]
-    return all(any(check(kind) for check in _PLAIN) for kind in texts) and all(
-        pa.types.is_integer(kind) or pa.types.is_timestamp(kind) for kind in times
-    )
+    is_time_plain = source.timestamp is None or _is_moment(file, schema.field(source.timestamp))
+    return is_time_plain and all(any(check(kind) for check in _PLAIN) for kind in texts)
+
+
+def _is_moment(file: pq.ParquetFile, column: pa.Field) -> bool:
+    """Whether a column says the same time whatever the session's time zone is. One without a zone does not, but for
+    Parquet's INT96, which Spark takes for UTC's."""
+    if not pa.types.is_timestamp(column.type):
+        return bool(pa.types.is_integer(column.type))
+    if column.type.tz is not None:
+        return True
+    stored = (file.schema.column(number) for number in range(len(file.schema)))
+    return any(each.path == column.name and each.physical_type == "INT96" for each in stored)
 
 
 def _groups_of(metadata: pq.FileMetaData) -> Iterator[tuple[int, ...]]:
