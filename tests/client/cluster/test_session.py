@@ -321,6 +321,23 @@ def test_metadata_is_renewed_as_it_ages():
     _run(test)
 
 
+def test_a_close_ends_while_metadata_is_renewed():
+    async def test():
+        async with _session(metadata_max_age_ms=10, request_timeout_ms=100_000) as (session, cluster):
+            asked = asyncio.Event()
+
+            async def never(_):
+                asked.set()
+                await asyncio.Event().wait()
+
+            await session.refresh([])
+            cluster.on[ApiKey.METADATA] = never
+            await asked.wait()
+            await session.close()
+
+    _run(test)
+
+
 def _delete(_version):
     return DeleteGroupsRequest(groups_names=[])
 

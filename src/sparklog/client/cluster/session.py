@@ -338,8 +338,12 @@ class Session:
         return info
 
     async def _renew(self) -> None:
-        """New partitions, and leaders that moved while they were not asked anything."""
-        while True:
+        """New partitions, and leaders that moved while they were not asked anything.
+
+        It ends when the session is closed: ``close`` cancels the question too, and then ``_shared`` raises ClientClosed
+        in place of the cancellation.
+        """
+        while not self._is_closed:
             await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
             try:
                 await self.refresh(sorted(self.leaders.topics))
