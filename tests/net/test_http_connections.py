@@ -1,10 +1,11 @@
 """How many connections an HTTP server has, and for how long one may be silent."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from sparklog.net.http_connections import HANDSHAKE_S, HttpConnections
+from sparklog.net.http_connections import HANDSHAKE_S, STALLED_S, HttpConnections
 
 
 class Inner(asyncio.Protocol):
@@ -20,11 +21,21 @@ class Inner(asyncio.Protocol):
     def connection_lost(self, exc):
         self.heard.append("lost")
 
+    def pause_writing(self):
+        self.heard.append("paused")
+
+    def resume_writing(self):
+        self.heard.append("resumed")
+
 
 class Transport:
     def __init__(self, address):
         self.address = address
         self.is_aborted = False
+        self.unsent = 0
+
+    def get_write_buffer_size(self):
+        return self.unsent
 
     def get_extra_info(self, name):
         return (self.address, 1234) if name == "peername" else None
@@ -40,17 +51,17 @@ class Timers:
         self.waiting = []
         patch.setattr(loop, "call_later", self.call_later)
 
-    def call_later(self, seconds, call):
-        assert seconds == HANDSHAKE_S
-        self.waiting.append(call)
+    def call_later(self, seconds, call, *args):
+        assert seconds in (HANDSHAKE_S, STALLED_S)
+        self.waiting.append(partial(call, *args))
         return self
 
     def cancel(self):
         self.waiting.pop()
 
     def ring(self):
-        while self.waiting:
-            self.waiting.pop()()
+        for call in [self.waiting.pop() for _ in range(len(self.waiting))]:
+            call()
 
 
 def played(play, monkeypatch, most=3, of_address=2):
@@ -116,5 +127,37 @@ def test_one_that_has_said_it_may_stay(monkeypatch, said):
             protocol.data_received(each)
         timers.ring()
         assert not transport.is_aborted
+
+    played(play, monkeypatch)
+
+
+def test_one_that_takes_nothing_of_an_answer_is_aborted(monkeypatch):
+    def play(connect, timers):
+        protocol, transport, inner = connect("a")
+        protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+        transport.unsent = 1000
+        protocol.pause_writing()
+        transport.unsent = 999
+        timers.ring()
+        assert not transport.is_aborted
+        timers.ring()
+        assert transport.is_aborted
+        assert inner.heard[2:] == ["paused"]
+
+    played(play, monkeypatch)
+
+
+def test_one_that_takes_it_slowly_is_given_all(monkeypatch):
+    def play(connect, timers):
+        protocol, transport, inner = connect("a")
+        protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+        transport.unsent = 3
+        protocol.pause_writing()
+        while transport.unsent:
+            transport.unsent -= 1
+            timers.ring()
+        protocol.resume_writing()
+        assert (timers.waiting, transport.is_aborted) == ([], False)
+        assert inner.heard[2:] == ["paused", "resumed"]
 
     played(play, monkeypatch)

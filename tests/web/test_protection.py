@@ -5,6 +5,8 @@ import socket
 import pytest
 from web.serving import Served
 
+from sparklog.web import asked
+
 pytestmark = pytest.mark.integration
 
 
@@ -94,6 +96,20 @@ def test_what_is_no_origin_is_refused(browser):
     assert (answer.status, answer.json["error"]["code"]) == (403, "FOREIGN_ORIGIN")
 
 
+LOGINS = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+
+
+def test_a_body_that_never_ends_is_not_waited_for(monkeypatch):
+    """Or some hundred connections would keep everybody else out."""
+    monkeypatch.setattr(asked, "BODY_S", 0.01)
+    head = "POST /api/login HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{"
+    with Served(LOGINS) as served:
+        host, port = served.host.split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as client:
+            client.sendall(head.format(served.host).encode())
+            assert client.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
 @pytest.mark.parametrize(
     ("body", "charset"),
     [
@@ -103,8 +119,7 @@ def test_what_is_no_origin_is_refused(browser):
     ],
 )
 def test_a_body_that_nobody_should_send_is_refused_at_once(body, charset):
-    settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    with Served(settings) as served:
+    with Served(LOGINS) as served:
         browser = served.browser()
         answer = browser.request("POST", "/api/login", body, Content_Type=f"application/json{charset}")
     assert (answer.status, answer.json["error"]["code"]) == (400, "INVALID_REQUEST")

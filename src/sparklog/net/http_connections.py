@@ -3,7 +3,8 @@
 aiohttp takes any number of connections, and waits for the first request of each for ever. Whoever opens some thousand
 takes all descriptors of the process. Here a connection beyond the bound is aborted at once, and one whose first request
 has no whole head after some seconds is aborted then. Between later requests aiohttp's own time holds
-(``keepalive_timeout``).
+(``keepalive_timeout``). One that takes nothing of an answer for a while is aborted too: it would hold the answer, and its
+place, for ever.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from sparklog.net.listen_failure import remedy
 
 HANDSHAKE_S: Final = 10.0
 """How long a connection's TLS may take, and then its first request's head."""
+STALLED_S: Final = 30.0
+"""For how long a connection may take nothing of what is to be sent."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
 
@@ -77,6 +80,8 @@ class _Connection(asyncio.Protocol):
         self._address: str | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._head = b""
+        self._transport: asyncio.Transport | None = None
+        self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         address = str((transport.get_extra_info("peername") or ("",))[0])
@@ -84,8 +89,8 @@ class _Connection(asyncio.Protocol):
             cast("asyncio.Transport", transport).abort()
             return
         self._address = address
-        abort = cast("asyncio.Transport", transport).abort
-        self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S, abort)
+        self._transport = cast("asyncio.Transport", transport)
+        self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._transport.abort)
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -111,15 +116,35 @@ class _Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         if self._address is not None:
             self._inner.pause_writing()
+            self._look_later()
 
     def resume_writing(self) -> None:
+        self._look_no_more()
         if self._address is not None:
             self._inner.resume_writing()
+
+    def _look_later(self) -> None:
+        assert self._transport is not None
+        left = self._transport.get_write_buffer_size()
+        self._stalled = asyncio.get_running_loop().call_later(STALLED_S, self._look, left)
+
+    def _look(self, before: int) -> None:
+        assert self._transport is not None
+        if self._transport.get_write_buffer_size() >= before:
+            self._transport.abort()
+        else:
+            self._look_later()
+
+    def _look_no_more(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._address is None:
             return
         self._wait_no_more()
+        self._look_no_more()
         self._connections.leave(self._address)
         self._address = None
         self._inner.connection_lost(exc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -10,6 +11,8 @@ from aiohttp import web
 
 T = TypeVar("T")
 MOST_ROWS: Final = 500
+BODY_S: Final = 10.0
+"""In which the body of a request must have come."""
 _ROWS: Final = 50
 _EXACT: Final = 2**53
 _LONGEST: Final = 1000
@@ -93,10 +96,16 @@ def exact(value: int) -> int | str:
 async def body(request: web.Request) -> dict[str, Any]:
     """The JSON object that a change comes with, in UTF-8.
 
-    Another charset is not looked for: to read some of Python's takes minutes, and anybody may name them.
+    Another charset is not looked for: to read some of Python's takes minutes, and anybody may name them. Raises
+    HTTPRequestTimeout for a body that does not come: whoever sends a byte of it would keep the connection.
     """
     try:
-        found = json.loads((await request.read()).decode())
+        async with asyncio.timeout(BODY_S):
+            told = await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text="the body of the request has not come in time") from None
+    try:
+        found = json.loads(told.decode())
     except RecursionError:
         raise ValueError("a JSON object is expected, not one of so many levels") from None
     if not isinstance(found, dict):
