@@ -1,3 +1,4 @@
+import tracemalloc
 from math import inf
 
 import pytest
@@ -114,3 +115,19 @@ def test_a_client_that_gets_a_bound_of_its_own_leaves_the_one_it_shared(quota):
     assert quota.record("u", "a", 1000, 0) == 0
     assert quota.record("u", "a", 1, 0) > 0
     assert quota.record("u", "b", 2000, 0) == 0
+
+
+def test_names_of_any_length_are_told_apart_and_none_that_is_long_is_kept(quota):
+    """Whoever may send a request chooses its client id, which may have 32 KiB."""
+    quota.limits.set(Entity(client_id=DEFAULT), 1000.0)
+    quota.record("u", "x" * 30_000 + "a", 20_000, 0)
+    assert quota.record("u", "x" * 30_000 + "a", 0, 0) == 10_000
+    assert quota.record("u", "x" * 30_000 + "b", 0, 0) == 0
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            quota.record("u", f"{number:030000}", 1, 0)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 200 * 10_000

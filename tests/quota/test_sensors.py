@@ -1,4 +1,4 @@
-from sparklog.quota.sensors import FORGOTTEN_AFTER_MS, Sensors
+from sparklog.quota.sensors import FORGOTTEN_AFTER_MS, MOST, Sensors
 
 
 def test_a_sensor_is_made_once():
@@ -29,3 +29,14 @@ def test_it_can_be_made_anew():
     sensors.of("a", 0)
     sensors.clear()
     assert len(sensors) == 0
+
+
+def test_of_too_many_the_one_that_was_unused_longest_gives_way():
+    sensors = Sensors(list)
+    kept, left = sensors.of("kept", 0), sensors.of("left", 0)
+    for number in range(MOST - 1):
+        sensors.of("kept", 0)
+        sensors.of(number, 0)
+    assert len(sensors) == MOST
+    assert sensors.of("kept", 0) is kept
+    assert sensors.of("left", 0) is not left

@@ -39,7 +39,7 @@ class ClientQuota:
         self.limits = Limits()
         self._windows = windows
         self._longest_ms = longest_ms
-        self._sensors: Sensors[Tags, _Sensor] = Sensors(lambda: _Sensor(windows))
+        self._sensors: Sensors[Tags | bytes, _Sensor] = Sensors(lambda: _Sensor(windows))
         self._known: dict[tuple[str, str], _Sensor] = {}  # under the limits of ``_known_version``
         self._known_version = -1
 
@@ -101,7 +101,9 @@ class ClientQuota:
             self._known.clear()
             self._known_version = version
         tags = self.limits.tags(user, client_id)
-        sensor = self._known[user, client_id] = self._sensors.of(tags, now_ms)
+        sensor = self._sensors.of(tags.key, now_ms)
+        if Tags(user, client_id).is_short:
+            self._known[user, client_id] = sensor
         sensor.found_ms = now_ms
         if sensor.version != version:
             sensor.bound = self.limits.bound(tags)

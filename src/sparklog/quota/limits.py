@@ -14,10 +14,15 @@ client that gives no client id has, where (user, default client id) is set, the 
 
 from __future__ import annotations
 
+from hashlib import sha256
 from itertools import product
 from typing import Final, NamedTuple
 
 from sparklog.quota.entity import DEFAULT, Entity
+
+
+_LONGEST: Final = 256
+"""Characters of names that are kept."""
 
 
 class Tags(NamedTuple):
@@ -25,6 +30,18 @@ class Tags(NamedTuple):
 
     user: str
     client_id: str
+
+    @property
+    def is_short(self) -> bool:
+        """Whether they may be kept. A name has up to 32 KiB, and a stranger may bring as many as it likes."""
+        return len(self.user) + len(self.client_id) <= _LONGEST
+
+    @property
+    def key(self) -> Tags | bytes:
+        """As a sensor is kept under: themselves, or a digest of them."""
+        if self.is_short:
+            return self
+        return sha256(repr((self.user, self.client_id)).encode("utf-8", "surrogatepass")).digest()
 
 
 _CLIENT_IDS, _USERS, _BOTH = 1, 2, 4

@@ -43,7 +43,7 @@ class MutationQuota:
     def __init__(self, windows: Windows) -> None:
         self.limits = Limits()
         self._windows = windows
-        self._buckets: Sensors[Tags, TokenBucket] = Sensors(lambda: TokenBucket(windows))
+        self._buckets: Sensors[Tags | bytes, TokenBucket] = Sensors(lambda: TokenBucket(windows))
 
     @property
     def is_set(self) -> bool:
@@ -56,4 +56,4 @@ class MutationQuota:
         bound = self.limits.bound(tags)
         if bound is None:
             return None
-        return Mutations(self._buckets.of(tags, now_ms), bound, self._windows, is_strict=is_strict)
+        return Mutations(self._buckets.of(tags.key, now_ms), bound, self._windows, is_strict=is_strict)

@@ -1,7 +1,8 @@
 """What is remembered of each client, as long as it is used.
 
 A sensor that nobody has used for an hour is forgotten. Each use looks for one such, so that a use costs the same
-however many sensors there are.
+however many sensors there are. Clients choose their names, before they have authenticated too, and may bring another
+one each time: so there are ``MOST`` sensors, of which the one that was unused longest gives way.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
 
 FORGOTTEN_AFTER_MS: Final = 3600 * 1000
+MOST: Final = 20_000
 
 
 class _Used(Generic[S]):
@@ -40,6 +42,8 @@ class Sensors(Generic[K, S]):
         used = self._by_use.get(key)
         if used is None or now_ms - used.last_ms >= FORGOTTEN_AFTER_MS:
             used = self._by_use[key] = _Used(self._make(), now_ms)
+            if len(self._by_use) > MOST:
+                self._by_use.popitem(last=False)
         used.last_ms = now_ms
         self._by_use.move_to_end(key)
         return used.sensor
