@@ -15,7 +15,8 @@ from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.recovery import recover_segment
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.record import layout
-from sparklog.record.batch import patch_header
+from sparklog.record.batch import RecordBatch, patch_header
+from sparklog.record.rebuilding import empty_header
 from sparklog.testing.steps import counted, finish
 
 BASE = 100
@@ -215,6 +216,19 @@ def test_a_batch_of_which_the_start_has_left_only_a_hole_has_no_latest(tmp_path)
     assert finish(segment.latest_from(BASE + 1)) is None
     put(segment, BASE + 2, 40)
     assert finish(segment.latest_from(BASE + 1)) == (40, BASE + 2)
+
+
+@pytest.mark.parametrize("times", [(90, 40, 30), (40, 90, 30), (40, 30, 90)])
+def test_a_batch_of_which_all_records_were_erased_hides_no_latest(tmp_path, times):
+    """Its header keeps its time, for retention."""
+    segment = made(tmp_path)
+    for number, time in enumerate(times):
+        records = batch_of(time)
+        patch_header(records, 0, BASE + number, 0)
+        kept = memoryview(empty_header(RecordBatch(records))) if time == 90 else records
+        segment.append(kept, BASE + number, BASE + number, TimestampOffset(time, BASE + number))
+    assert segment.latest.timestamp == 90
+    assert finish(segment.latest_from(BASE)) == (40, BASE + times.index(40))
 
 
 def test_the_latest_may_be_of_time_0(tmp_path):

@@ -30,6 +30,7 @@ from sparklog.log.indexes.time_index import TimeIndex, TimestampOffset
 from sparklog.log.indexes.transaction_index import TransactionIndex
 from sparklog.log.lease import Lease
 from sparklog.log.search import Search, first_record_in, greatest_time_in
+from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
 from sparklog.record.layout import NO_TIMESTAMP
 from sparklog.structs import FileSlice
@@ -303,11 +304,16 @@ class LogSegment:
             time = found.max_timestamp
             if found.base_offset < start_offset:
                 time = yield from greatest_time_in(self.log, found, start_offset)
-            if time > greatest:
+            if time > greatest and self._has_records(found):
                 best, greatest = found, time
             if not number % _BATCHES_A_STEP:
                 yield None
         return None if best is None else (yield from first_record_in(self.log, best, greatest, start_offset))
+
+    def _has_records(self, place: BatchPosition) -> bool:
+        """A cleaning and an erasure leave headers without any, which keep the greatest time of what was in them."""
+        *_, count = layout.HEADER.unpack(self.log.read(place.position, layout.HEADER_SIZE))
+        return bool(count > 0)
 
     def next_offset(self) -> int:
         """One past the last offset in the file, found from the last index entry on."""
