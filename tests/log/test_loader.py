@@ -395,6 +395,24 @@ def test_epochs_that_cannot_be_read_are_found_again_in_the_batches(home, caplog,
     assert [str(path) in line for line in said] == ([True] if content else [])
 
 
+def test_a_crash_moves_no_epoch_of_a_compacted_log(home):
+    """The first batches of an epoch were cleaned away, and so was all before the first epoch that is known."""
+    log = open_log(home, {**SETTINGS, "cleanup.policy": "compact"})
+    for epoch in (1, 1, 3, 3, 5):
+        log.append_as_leader(batch_of(1, key=b"k"), epoch)
+    log.roll()
+    *_, last = log._segments.first.log.batches()
+    write_cleaned(home, 0, [bytes(log._segments.first.log.read(last.position, last.size))], log.config)
+    log.replace_segments([0], [0])
+    log.flush()
+    abandon(log)
+    known = home / "leader-epoch-checkpoint"
+    known.write_text("0\n2\n3 2\n5 3\n")
+    assert reopen(home).epochs.entries == ((3, 2), (5, 3))
+    known.write_text("0\n1\n5 5\n")
+    assert reopen(home).epochs.entries == ((5, 4),), "an epoch that was cut to a later start is found again"
+
+
 def test_epochs_beyond_the_end_are_forgotten(home):
     batches = fill(home)
     (home / "leader-epoch-checkpoint").write_text(f"0\n3\n1 0\n2 20\n3 {2 * COUNT - 2}\n")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
@@ -100,8 +101,10 @@ class LogLoader:
             loaded.segments.add(LogSegment(self.directory, base, self.config, active=True, create=True))
         first = loaded.segments.first.base_offset
         loaded.log_start_offset = min(max(self.known.log_start_offset, first), loaded.next_offset)
-        if epochs_are_lost or self._epochs_begin_late():
+        if epochs_are_lost:
             epochs.replace(loaded.segments.epochs_from(loaded.log_start_offset))
+        elif self._epochs_begin_late():
+            self._take_earlier_epochs()
         epochs.truncate_from_end(loaded.next_offset)
         epochs.write()
         if not self.known.clean:
@@ -127,6 +130,15 @@ class LogLoader:
         return (
             not (self.known.clean or is_empty or first is None) and first.start_offset > self._loaded.log_start_offset
         )
+
+    def _take_earlier_epochs(self) -> None:
+        """Those that are known stay: where batches were cleaned away, the others do not say where an epoch began."""
+        loaded, known = self._loaded, self._loaded.epochs.entries
+        found = loaded.segments.epochs_from(loaded.log_start_offset)
+        earlier = list(takewhile(lambda each: each[1] < known[0].start_offset and each[0] <= known[0].epoch, found))
+        if earlier and earlier[-1][0] == known[0].epoch:
+            known = known[1:]
+        loaded.epochs.replace((*earlier, *known))
 
     def _take_epochs_of_batches(self) -> None:
         """The checkpoint may not know of those that began last: a crash came before it was written."""
