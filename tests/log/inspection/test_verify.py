@@ -10,7 +10,7 @@ import sys
 import crc32c
 import pytest
 from log.inspection.damage import GOLDEN, STOPPED, check, copy_of, flip, notes, problems, state_of, the_problem
-from log.samples import SMALL, abandon, batch_of, open_log
+from log.samples import SMALL, abandon, batch_of, marker_of, open_log, transactional
 
 from sparklog.errors import LogError
 from sparklog.log.cut import name_some
@@ -22,10 +22,12 @@ from sparklog.log.inspection.dump_batches import DumpOptions
 from sparklog.log.inspection.index_check import read_index
 from sparklog.log.inspection.segment_check import SegmentCheck, check_segment
 from sparklog.log.inspection.segment_facts import SegmentFacts, SegmentJob
+from sparklog.log.origin import AppendOrigin
 from sparklog.log.producer_snapshot import encode_snapshot, read_snapshot
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_header
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.control import ControlType
 
 KAFKAS = sorted(each for each in GOLDEN.glob("kafka-3.9*") if each.is_dir())
 
@@ -490,6 +492,21 @@ def test_an_aborted_transaction_that_never_was_is_an_error(log_dir):
         path.name,
         "lists an aborted transaction that ends at offset 30; the log has no such",
     )
+
+
+def test_a_transaction_that_began_before_the_first_segment_is_not_missed(tmp_path):
+    """Retention took its beginning away while it was open; another was aborted meanwhile."""
+    log = open_log(tmp_path / "t-0")
+    log.append_as_leader(transactional(1, 0), 0, verification=lambda *_: None)
+    log.roll()
+    log.append_as_leader(transactional(2, 0), 0, verification=lambda *_: None)
+    log.append_as_leader(marker_of(2, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(marker_of(1, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    log.advance_start(1)
+    for path in log.delete_old_segments(4):
+        path.unlink()
+    log.close()
+    assert problems(tmp_path / "t-0") == []
 
 
 # Epochs, snapshots, checkpoints

@@ -51,7 +51,7 @@ class TransactionCheck:
         if not facts.job.base_offset <= entry.last_offset < facts.next_offset:
             what = f"lists a marker at offset {entry.last_offset}, which is not in the segment"
             yield error(path, what, _REBUILD, offset=entry.last_offset)
-        elif not self._has_all or entry.first_offset < self._first_offset:
+        elif not self._has_all or min(entry.first_offset, entry.last_stable_offset) < self._first_offset:
             return
         elif due is None:
             what = f"lists an aborted transaction that ends at offset {entry.last_offset}; the log has no such"
