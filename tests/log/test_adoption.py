@@ -360,10 +360,12 @@ def test_its_indexes_are_those_of_an_append(tmp_path):
 
 def test_an_offer_has_indexes_of_no_more_than_the_topics_size(home):
     """The last entry of the time index has a place of its own."""
-    log = open_log(home, {"index.interval.bytes": "0", "segment.index.bytes": "48"})
-    adopt(log, appending(log, write_offer(home, [in_a_row([*batches_of(3), changed_times(9, 9000)])])))
+    log = open_log(home, {"index.interval.bytes": "0", "segment.index.bytes": "24"})
+    batches = in_a_row([changed_times(3 * number, 1000 + number) for number in range(6)])
+    adopt(log, appending(log, write_offer(home, [batches])))
     segment = log._segments.first
-    assert (segment.offset_index.entries, segment.time_index.last) == (3, (9000, 11))
+    assert (segment.offset_index.entries, segment.time_index.entries) == (3, 2)
+    assert segment.time_index.last == (1005, 17)
     log.close()
 
 

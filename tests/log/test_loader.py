@@ -248,7 +248,9 @@ def test_an_empty_segment_that_the_one_before_it_reaches_beyond_goes(home, caplo
     path = segment_path(home, 2 * COUNT - 1, ".log")
     path.touch()
     path.with_suffix(".index").touch()
+    kept = [int(each.stem) for each in log_files(home)[:-1]]
     log = reopen(home)
+    assert list(log._segments.bases) == kept
     assert f"{path} is removed: it is empty, and {log_files(home)[-1].name} reaches beyond it" in caplog.text
     assert not list(home.glob(f"{path.stem}*"))
     assert_holds(log, batches)

@@ -42,6 +42,12 @@ def test_what_is_written_is_read_back_and_is_as_kafka_writes_it(homes):
     assert json.loads((homes[0] / MARKER).read_bytes()) == {"version": 0, "brokerEpoch": 7, "directories": 2}
 
 
+def test_the_first_epoch_of_all_is_one(homes):
+    for each in homes:
+        write_marker(each, CleanStop(0, 2))
+    assert unbroken_since(homes) == 0
+
+
 @pytest.mark.parametrize(
     "content",
     [
