@@ -574,3 +574,16 @@ def test_a_hole_is_right_only_where_a_log_is_compacted(home, tmp_path):
     restore(log, write_offer(log.directory, [[first], [second]]))
     assert log.log_end_offset == 12
     log.close()
+
+
+def test_a_marker_that_is_none_is_not_restored(home):
+    """What cannot be read of it is said with its place."""
+    log = open_log(home, SMALL)
+    good = in_a_row(batches_of(1))[0]
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, is_transactional=True, is_control=True)
+    builder.append(1000, b"no marker", b"")
+    bad = in_a_row([builder.build()], 3)[0]
+    with pytest.raises(ApiError, match=f"at position {len(good)}: ") as refused:
+        restore(log, write_offer(home, [[good, bad]]))
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    log.close()

@@ -142,6 +142,24 @@ def test_the_batches_speak_where_snapshots_and_transaction_indexes_are_lost(log,
     assert StoppedPartition(home, CLEAN).decisions == expected
 
 
+def test_nothing_is_opened_to_be_written(log, home, monkeypatch):
+    end, opened, real = log.log_end_offset, [], os.open
+
+    def noted(path, flags, *more, **how):
+        opened.append(flags & os.O_ACCMODE)
+        return real(path, flags, *more, **how)
+
+    log.close()
+    monkeypatch.setattr(os, "open", noted)
+    partition = StoppedPartition(home, UNCLEAN)
+    assert (partition.end_offset, len(partition.pieces(0, end)) > 3, partition.decisions.aborted != []) == (
+        end,
+        True,
+        True,
+    )
+    assert set(opened) == {os.O_RDONLY}
+
+
 def test_a_broken_transaction_index_is_made_up_for(log, home):
     expected = StoppedPartition(home, CLEAN).decisions
     log.close()

@@ -70,6 +70,14 @@ def test_nothing_is_written_that_is_there_already(points, tmp_path):
     assert files.count == 0
 
 
+def test_no_file_is_written_where_no_log_was_ever_cleaned(points, tmp_path):
+    points.load()
+    points.write()
+    points.forget(TP)
+    points.write()
+    assert not (tmp_path / CLEANER_OFFSETS).exists()
+
+
 def test_a_cut_lowers_and_never_raises(points):
     assert not points.lower(TP, 5)
     assert points.of(TP) is None

@@ -1,6 +1,7 @@
 """What the transaction index holds when the disk took a part of an entry, or refused to cut one off."""
 
 import errno
+import os
 
 import pytest
 
@@ -57,3 +58,21 @@ def test_an_index_that_was_let_go_has_nothing_left_to_cut(index, tmp_path):
         index.cut(SIZE)
     index.close()
     index.flush()
+
+
+def test_an_index_that_nobody_holds_any_more_keeps_no_descriptor(tmp_path):
+    path = tmp_path / "x.txnindex"
+
+    def descriptors():
+        return sum(os.path.realpath(each.path) == str(path) for each in os.scandir("/proc/self/fd"))
+
+    index = TransactionIndex(path, 0)
+    assert descriptors() == 0
+    index.append(ENTRIES[0])
+    assert descriptors() == 1
+    del index
+    assert descriptors() == 0
+    index = TransactionIndex(path, 0)
+    assert descriptors() == 1
+    index.close()
+    assert descriptors() == 0
