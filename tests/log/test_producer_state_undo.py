@@ -126,3 +126,21 @@ def _batch(offset: int, *, is_control: bool) -> SimpleNamespace:
         is_control=is_control,
         is_transactional=True,
     )
+
+
+def test_a_marker_that_was_taken_back_holds_no_other_up(tmp_path: Path) -> None:
+    """It was the first of what was refused; the other's comes before it when it comes again."""
+    producers = ProducerStateManager(tmp_path)
+    producers.update(placed(transactional(2, 0), 0), 1000)
+    producers.update(placed(transactional(1, 0), 1), 1000)
+    refused = placed(marker_of(1, ControlType.ABORT), 2)
+    before = producers.before([refused])
+    producers.update(refused, 1000)
+    producers.undo(before)
+    assert (producers.first_unstable_offset, producers.end_offset) == (0, 2)
+    producers.update(placed(marker_of(2, ControlType.COMMIT), 2), 1000)
+    producers.update(placed(marker_of(1, ControlType.ABORT), 3), 1000)
+    producers.on_high_watermark(3)
+    assert producers.first_unstable_offset == 1
+    producers.on_high_watermark(4)
+    assert producers.first_unstable_offset is None
