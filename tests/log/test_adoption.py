@@ -372,8 +372,9 @@ def test_an_offer_has_indexes_of_no_more_than_the_topics_size(home):
 @pytest.mark.parametrize(("time", "entries"), [(-1, 0), (0, 1), (1, 1)])
 def test_the_latest_time_of_an_offer_is_in_its_index_though_it_is_the_first(home, time, entries):
     log = open_log(home)
-    adopt(log, appending(log, write_offer(home, [[bytes(changed_times(0, time))]])))
-    assert log._segments.first.time_index.entries == entries
+    first, second = in_a_row([changed_times(0, time), changed_times(3, 9000)])
+    adopt(log, appending(log, write_offer(home, [[first], [second]])))
+    assert [segment.time_index.entries for segment in log._segments] == [entries, 1, 0]
     log.close()
 
 
