@@ -9,10 +9,10 @@ _TEXT = """\
 One client asks the worst of each API that it may, while another asks for ApiVersions every 5 ms; how it is measured:
 `benchmarks/stalls/`. The broker is one process with one loop, in compiled form. *turn* is the processor time of the
 longest turn of that loop, and *garbage* what the search for cyclic garbage took of it; what else the machine does is no
-part of these. *wait* is how long the other client waited at most, by the clock: the turns before its own, other threads
-of the broker, its client on the same two cores, and the machine. *nothing* is the same beside an idle broker.
-Milliseconds, the medians of the rounds; *rounds* are the longest wait of each. APIs that have no case:
-`benchmarks/stalls/table.py` says why."""
+part of these, though a busy one lengthens them, for its cores and caches are shared. Turns below 2 ms are not noted.
+*wait* is how long the other client waited at most, by the clock: the turns before its own, other threads of the broker,
+its client on the same two cores, and the machine. *nothing* is the same beside an idle broker. Milliseconds, medians of
+the rounds; *rounds* are the longest wait of each. Why some APIs have no case: `benchmarks/stalls/table.py`."""
 
 
 def stalls(rows: Rows) -> Section:
