@@ -224,6 +224,14 @@ def test_a_cluster_is_looked_into_in_steps_and_taken_over_at_once(broker):
     assert (answer.error_code, broker.taken) == (ErrorCode.INVALID_REQUEST, None)
 
 
+def test_what_a_controller_told_is_forgotten_some_partitions_at_a_time(broker):
+    """99,990 of them took 40 ms to be freed, when the request was answered."""
+    message = update(topics=[("t", None, dict.fromkeys(range(MANY), 1)), ("u", None, {0: 1})])
+    serve(broker, update_metadata, 7, message)
+    assert broker.looks == MANY // 500 + 1
+    assert [each.partition_states for each in message.topic_states] == [[], []]
+
+
 def names():
     return [f"t{number}" for number in range(MANY)]
 

@@ -20,6 +20,7 @@ from uuid import UUID
 from sparklog.broker import holdings, strays
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import refusal
+from sparklog.broker.handling.forgetting import forget
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.directories.making import MadePartition, NewPartition
@@ -40,6 +41,12 @@ _Topic = LeaderAndIsrResponse.LeaderAndIsrTopicError
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
+    answer = await _serve(broker, request)
+    await forget(broker.turns, request.message.topic_states)
+    return answer
+
+
+async def _serve(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
     message = request.message
     code = refusal(broker, request, Operation.CLUSTER_ACTION) or await broker.fence.admit(message)
     if code is not ErrorCode.NONE:

@@ -11,6 +11,7 @@ from functools import partial
 from sparklog.broker import holdings
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import refusal
+from sparklog.broker.handling.forgetting import forget
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.directories.making import Departure
 from sparklog.log.files import check_partition
@@ -24,6 +25,12 @@ VERSIONS = range(3, 5)
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[StopReplicaRequest]) -> StopReplicaResponse:
+    answer = await _serve(broker, request)
+    await forget(broker.turns, request.message.topic_states)
+    return answer
+
+
+async def _serve(broker: BrokerContext, request: ApiRequest[StopReplicaRequest]) -> StopReplicaResponse:
     message = request.message
     code = refusal(broker, request, Operation.CLUSTER_ACTION) or await broker.fence.admit(message)
     if code is not ErrorCode.NONE:

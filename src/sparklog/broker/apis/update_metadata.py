@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import refusal
+from sparklog.broker.handling.forgetting import forget
 from sparklog.broker.metadata_cache import TopicUpdate, describe
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
@@ -49,6 +50,7 @@ async def _take_over(
         if deleted:
             # The controller tells of a topic that is made again only when this is answered.
             await broker.turns.drive(broker.groups.forget_topics(deleted), lambda: "UPDATE_METADATA of deleted topics")
+    await forget(broker.turns, message.topic_states)
     return UpdateMetadataResponse(error_code=code)
 
 
