@@ -121,7 +121,9 @@ def test_a_large_answer_is_made_of_pieces():
     pieces = finish(encoding_in_pieces(message, 5))
     assert b"".join(pieces) == encode(message, 5)
     assert len(pieces) >= 5
+    assert len(pieces[0]) < 100, "what a frame begins with is copied"
     assert max(map(len, pieces)) < (1 << 20) + 100
+    assert not any(isinstance(each, bytes) for each in pieces), "no piece was copied to be handed on"
 
 
 @pytest.mark.parametrize(("api", "message", "versions"), [*CASES, *ANSWERS])

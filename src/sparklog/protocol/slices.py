@@ -32,7 +32,7 @@ from sparklog.protocol.messages import (
     reject_nulls,
 )
 from sparklog.protocol.wire import WireStream
-from sparklog.structs import LONGEST_TOPIC
+from sparklog.structs import LONGEST_TOPIC, Chunk
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -360,10 +360,11 @@ def _weight(schema: Any, message: Any, version: int, enough: int) -> int:
 
 def encoding(message: Message, version: int) -> Steps[bytes]:
     """``encode`` in steps. Raises LocalProtocolError if a field does not fit its type."""
-    return b"".join((yield from encoding_in_pieces(message, version)))
+    pieces: list[Any] = yield from encoding_in_pieces(message, version)
+    return b"".join(pieces)
 
 
-def encoding_in_pieces(message: Message, version: int) -> Steps[list[bytes]]:
+def encoding_in_pieces(message: Message, version: int) -> Steps[list[Chunk]]:
     """As ``encoding``, in pieces of some ``_PIECE``, so that nothing large is ever copied whole."""
     pieces = _Pieces()
     try:
@@ -378,13 +379,13 @@ class _Pieces:
     """``ended`` are those that are full; ``out`` is where the next one is written."""
 
     def __init__(self) -> None:
-        self.ended: list[bytes] = []
+        self.ended: list[Chunk] = []
         self.out = EncodeBuffer()
 
     def end(self, at_least: int = _PIECE) -> None:
         """Begin another piece, if this one has so many bytes."""
         if self.out.pos >= at_least:
-            self.ended.append(bytes(memoryview(self.out.buf)[: self.out.pos]))
+            self.ended.append(memoryview(self.out.buf)[: self.out.pos])
             self.out = EncodeBuffer()
 
 
@@ -410,6 +411,8 @@ def _encode(schema: Any, message: Any, version: int, flexible: bool, pieces: _Pi
 def _encode_structs(field: Any, values: list[Any], version: int, flexible: bool, pieces: _Pieces) -> Steps[None]:
     form = {"version": version, "compact": flexible, "tagged": flexible}
     _encode_length(values, flexible, pieces)
+    if not pieces.ended:  # what a frame begins with is copied behind its length
+        pieces.end(at_least=1)
     whole = field.array_of.compiled_encode_into(**form)
     for each in values:
         if not isinstance(each, DataContainer):
