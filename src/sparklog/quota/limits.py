@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 
 from sparklog.quota.entity import DEFAULT, Entity
 
-
 _LONGEST: Final = 256
 """Characters of names that are kept."""
 
