@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparklog.errors import RegistryUnavailable
 from sparklog.registry import AvroSerializer, SchemaRegistry, ValueDecoder
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.registry import schema_registry
 from sparklog.web.decoding import AUTO, Decoding, SchemaDecoder, indented
 
@@ -92,6 +94,24 @@ def test_what_is_no_value_of_the_registry_is_shown_as_what_it_is(trip):
     assert decoding.shown(b"\0\0\0\0\x63\xff", AUTO, 1000, topic="t").form == "hex"
     registry.user = "ann:secret"  # it refuses from now on
     assert decoding.shown(data, AUTO, 1000, topic="t").form == "utf-8"
+
+
+def test_a_registry_that_does_not_answer_is_left_alone_for_a_while():
+    """Or each of a stranger's records, with another id, would keep the page waiting."""
+    clock, asked = ManualClock(), []
+
+    class Silent:
+        def decode(self, data):
+            asked.append(data)
+            raise RegistryUnavailable("it says nothing")
+
+    decoding = Decoding([SchemaDecoder(Silent(), clock)])
+    for number in range(5):
+        assert decoding.shown(b"\0\0\0\0%d\xff" % number, AUTO, 100, topic="t").form == "hex"
+    assert len(asked) == 1
+    clock.advance(30.0)
+    decoding.shown(b"\0\0\0\0\1\xff", AUTO, 100, topic="t")
+    assert len(asked) == 2
 
 
 VALUES = st.recursive(

@@ -8,16 +8,19 @@ again. A text that is cut says so, and how many bytes the whole has.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from sparklog.errors import RegistryError, SerializationError
+from sparklog.clock import Clock, SystemClock
+from sparklog.errors import RegistryError, RegistryUnavailable, SerializationError
 from sparklog.registry import ValueDecoder
 
 AUTO: Final = "auto"
 _LARGEST_JSON: Final = 1 << 20
 _LARGEST_INDENTED: Final = 4 << 20
+_LEFT_ALONE_S: Final = 30.0
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
@@ -85,19 +88,30 @@ class HexDecoder:
 
 
 class SchemaDecoder:
-    """Values with the id of a schema in a registry, as JSON. Without an answer of the registry it knows no bytes."""
+    """Values with the id of a schema in a registry, as JSON. Without an answer of the registry it knows no bytes.
+
+    A registry that does not answer is left alone for a while: each id that a record names would wait for it anew, and
+    records are a stranger's.
+    """
 
     name = "schema"
     is_json = True
 
-    def __init__(self, values: ValueDecoder) -> None:
+    def __init__(self, values: ValueDecoder, clock: Clock | None = None) -> None:
         self._values = values
+        self._clock = clock or SystemClock()
+        self._alone_until = -math.inf
 
     def decode(self, data: bytes, *, is_key: bool, topic: str) -> str | None:  # noqa: ARG002
+        if self._clock.monotonic() < self._alone_until:
+            return None
         try:
             return self._values.decode(data)
+        except RegistryUnavailable:
+            self._alone_until = self._clock.monotonic() + _LEFT_ALONE_S
         except (SerializationError, RegistryError):
-            return None
+            pass
+        return None
 
 
 DECODERS: Final[tuple[Decoder, ...]] = (JsonDecoder(), TextDecoder(), HexDecoder())
