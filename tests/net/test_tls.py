@@ -74,6 +74,30 @@ def test_frames_of_every_size_go_both_ways(server, client):
         assert read_frame(client) == payload
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("last", [b"", framed(b"\0\0" * 4)])
+def test_a_muted_one_that_says_goodbye_is_forgotten_unless_it_has_left_something(server, certificates, version, last):
+    def dispatch(frame, caller):
+        caller.mute(1000.0)
+        return answer(bytes(frame))
+
+    server.dispatch = dispatch
+    context = client_context(settings(certificates.client, certificates.authority))
+    context.maximum_version = version
+    with server.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as secured:
+        secured.sendall(framed(b"slow down"))
+        assert read_frame(secured) == b"slow down"
+        if last:
+            secured.sendall(last)
+        secured.setblocking(False)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            secured.unwrap()
+    server.call(jump, server.loop, 31.0)
+    for _ in range(3):  # rounds of the loop, in which it looks
+        server.call(int)
+    eventually(lambda: server.server.connections == bool(last))
+
+
 def test_many_requests_in_one_record_are_all_answered(server, client):
     client.sendall(b"".join(framed(b"%d" % number) for number in range(200)))
     assert [read_frame(client) for _ in range(200)] == [b"%d" % number for number in range(200)]

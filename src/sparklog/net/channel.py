@@ -64,6 +64,8 @@ _BUFFERS_A_CALL = 64
 _SENT_A_CALL = 512 << 10
 _AT_HAND = 1 << 20
 _ENCRYPTED_A_CALL = 64 << 10
+_FAREWELL = 31
+"""Bytes of a TLS record that says goodbye, with the ciphers of today; the shortest request takes more."""
 _API_KEY = 2
 """Bytes at the beginning of a request."""
 
@@ -272,9 +274,10 @@ class ServerChannel:
     @property
     def _has_unread(self) -> bool:
         try:
-            return bool(socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+            left = len(socket.socket.recv(self._socket, _FAREWELL + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
         except OSError:  # it was reset
-            return False
+            left = 0
+        return bool(left > _FAREWELL or self._socket.pending()) if self._is_tls else left > 0
 
     @property
     def is_silent(self) -> bool:
