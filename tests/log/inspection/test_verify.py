@@ -10,7 +10,7 @@ import sys
 import crc32c
 import pytest
 from log.inspection.damage import GOLDEN, STOPPED, check, copy_of, flip, notes, problems, state_of, the_problem
-from log.samples import SMALL, abandon, batch_of, marker_of, open_log, transactional
+from log.samples import SMALL, abandon, batch_of, marker_of, open_log, transactional, write_cleaned
 
 from sparklog.errors import LogError
 from sparklog.log.cut import name_some
@@ -507,6 +507,23 @@ def test_a_transaction_that_began_before_the_first_segment_is_not_missed(tmp_pat
         path.unlink()
     log.close()
     assert problems(tmp_path / "t-0") == []
+
+
+def test_what_lacks_between_segments_is_held_against_no_transaction(tmp_path):
+    """A cleaning leaves such holes, and of a partition's directory alone it is not known whether it was cleaned."""
+    log = open_log(tmp_path / "t-0", {"cleanup.policy": "compact"})
+    log.append_as_leader(batch_of(1, key=b"k"), 0)
+    log.append_as_leader(transactional(1, 0), 0, verification=lambda *_: None)
+    log.roll()
+    log.append_as_leader(transactional(1, 1), 0)
+    log.append_as_leader(marker_of(1, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    first = next(iter(log._segments.first.log.batches()))
+    write_cleaned(log.directory, 0, [bytes(log._segments.first.log.read(first.position, first.size))], log.config)
+    for path in log.replace_segments([0], [0]):
+        path.unlink()
+    log.close()
+    severity, _, what = the_problem(tmp_path / "t-0")
+    assert (severity, what) == ("warning", "offsets 1 to 1 are in no segment")
 
 
 # Epochs, snapshots, checkpoints

@@ -121,22 +121,27 @@ class PartitionCheck:
         if gaps:
             what = f"offsets are missing in {gaps} places"
             yield note(self.files.path, what, "nothing, if the topic is compacted; otherwise records were lost")
+        for before, after, begin in () if self._is_compacted else self._holes():
+            what = f"offsets {before.next_offset} to {begin - 1} are in no segment"
+            advice = "a segment file is missing, unless the topic is compacted: restore it from a replica or a backup"
+            yield warning(after.path, what, advice, offset=before.next_offset)
         for before, after in pairwise(self._segments):
-            begin = after.job.base_offset if after.first_offset is None else after.first_offset
-            is_gone = self._is_before_the_start(after.job.base_offset)
-            if before.next_offset < begin and before.is_whole and not (self._is_compacted or is_gone):
-                what = f"offsets {before.next_offset} to {begin - 1} are in no segment"
-                advice = (
-                    "a segment file is missing, unless the topic is compacted: restore it from a replica or a backup"
-                )
-                yield warning(after.path, what, advice, offset=before.next_offset)
             last, first = before.epochs[-1:], after.epochs[:1]
             if last and first and first[0].epoch < last[0].epoch:
                 what = f"the leader epoch falls from {last[0].epoch} in the segment before to {first[0].epoch}"
                 yield error(after.path, what, RESTORE, 0, first[0].first_offset)
 
+    def _holes(self) -> Iterator[tuple[SegmentFacts, SegmentFacts, int]]:
+        """Segments between which offsets lack, and where the second one's begin."""
+        for before, after in pairwise(self._segments):
+            begin = after.job.base_offset if after.first_offset is None else after.first_offset
+            is_gone = self._is_before_the_start(after.job.base_offset)
+            if before.next_offset < begin and before.is_whole and not is_gone:
+                yield before, after, begin
+
     def _transactions(self) -> Iterator[Finding]:
-        has_all = self._is_whole and not self._is_compacted and not any(facts.is_old for facts in self._segments)
+        is_gapless = not self._is_compacted and not any(True for _ in self._holes())
+        has_all = self._is_whole and is_gapless and not any(facts.is_old for facts in self._segments)
         first = self._segments[0].job.base_offset if self._segments else 0
         check = TransactionCheck(first, has_all=has_all)
         for facts in self._segments:
