@@ -236,6 +236,21 @@ async def test_records_of_a_time_beyond_all_dates_do_not_keep_a_log_from_being_c
 
 
 @on_loop
+async def test_a_thread_whose_log_another_has_taken_chooses_the_next_at_once(stage):
+    """Both look at so many logs that they look at the same time."""
+    broker = replace(BROKER, log_cleaner_threads=2, log_cleaner_backoff_ms=3_600_000)
+    async with stage(broker) as built:
+        for partition in range(25):
+            log = built.make(TopicPartition("t", partition))
+            if partition in (3, 7):
+                fill(log)
+        built.before_group = Gate()
+        built.cleaner.start()
+        await built.until(lambda: built.tasks == 2)
+        assert built.cleaner.under_way == {TopicPartition("t", 3), TopicPartition("t", 7)}
+
+
+@on_loop
 async def test_a_log_that_is_asked_for_is_cleaned_with_its_active_segment(stage):
     async with stage() as built:
         log = built.make()

@@ -312,8 +312,10 @@ class LogCleaner:
                 and (best is None or candidate.sections.dirty_ratio > best.sections.dirty_ratio)
             ):
                 best = candidate
-        if best is None or best.tp in self.under_way:
+        if best is None:
             return None
+        if best.tp in self.under_way:  # another thread has chosen it meanwhile
+            return await self._next()
         self.under_way.add(best.tp)
         return best
 
