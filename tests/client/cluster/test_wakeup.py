@@ -84,6 +84,20 @@ def test_other_threads_call_and_the_turn_is_on_the_loop():
     _run(test)
 
 
+def test_many_calls_are_one_turn(monkeypatch):
+    async def test():
+        machine, called = Machine(), []
+        monkeypatch.setattr(machine.turns._loop, "call_soon_threadsafe", called.append)
+        for _ in range(3):
+            machine.turns.call()
+        assert len(called) == 1
+        called[0]()
+        machine.turns.call()
+        assert len(called) == 2
+
+    _run(test)
+
+
 def test_a_call_that_is_interrupted_is_not_in_the_way_of_the_next():
     async def test():
         def begun():
