@@ -129,18 +129,19 @@ define need
 	{ $(1); } >/dev/null 2>&1 || { echo "make: $(2) is missing; type: sudo apt-get install -y $(3)" >&2; exit 1; }; }
 endef
 
-# $(call want,PROGRAM,PACKAGE): install what only a few tests need. They are skipped without it, and the run ends with a line
-# that says so (tests/fix_programs.py). What could not be installed is not tried again for a day.
+# $(call want,PROGRAM,PACKAGE,OTHERS): install what only a few tests need, and other packages with it. They are skipped without
+# it, and the run ends with a line that says so (tests/fix_programs.py). What could not be installed is not tried again for a day.
 define want
 @command -v $(1) >/dev/null 2>&1 || [ -n "$$(find .venv/.without-$(2) -mtime -1 2>/dev/null)" ] || { \
-	$(call install,$(2),$(2)); \
+	$(call install,$(2),$(2) $(3)); \
 	command -v $(1) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || touch .venv/.without-$(2); }
 endef
 
-# $(call mask,PROGRAM): before PROGRAM is installed for tests, which start it themselves: its service does not run, now or at a boot.
+# $(call mask,PROGRAM,SERVICE): before PROGRAM is installed for tests, which start it themselves: its service, which has its name
+# where none is said, does not run, now or at a boot.
 define mask
 @command -v $(1) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || [ ! -d /etc/systemd/system ] || \
-	ln -s /dev/null /etc/systemd/system/$(1).service 2>/dev/null || true
+	ln -s /dev/null /etc/systemd/system/$(or $(2),$(1)).service 2>/dev/null || true
 endef
 
 # $(call aloud,WHAT,COMMAND): COMMAND, with a line every ten seconds for as long as it takes.
@@ -187,6 +188,18 @@ programs: setup
 	$(call want,mkfs.ext4,e2fsprogs)
 	$(call mask,prometheus)
 	$(call want,prometheus,prometheus)
+	$(call mask,krb5kdc,krb5-kdc)
+	$(call mask,krb5kdc,krb5-admin-server)
+	$(call want,krb5kdc,krb5-kdc,krb5-admin-server krb5-user gcc libkrb5-dev libsasl2-modules-gssapi-mit)
+	$(GSSAPI)
+
+# What it is built with comes with the programs. Its tests are skipped without it.
+define GSSAPI
+@$(BIN)/python -c 'import gssapi' 2>/dev/null || [ -n "$$(find .venv/.without-gssapi -mtime -1 2>/dev/null)" ] || \
+	! command -v krb5-config >/dev/null 2>&1 || { echo "setup: installing gssapi into .venv"; \
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-input 'gssapi>=1.8' </dev/null >/dev/null 2>&1 || \
+	touch .venv/.without-gssapi; }
+endef
 
 jars: setup java
 	@$(call aloud,fetching JARs,$(BIN)/python -m sparklog.local.jars delta >/dev/null)

@@ -15,6 +15,7 @@ from sparklog.local.zookeeper import EmbeddedZooKeeper
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.fork_server import ForkedChild
 from sparklog.testing.hdfs import HdfsCluster
+from sparklog.testing.kdc import Kdc
 from sparklog.testing.secured import ADMIN, SecuredBroker
 
 _numbers = itertools.count(1)
@@ -33,6 +34,21 @@ def zookeeper(tmp_path_factory):
     """A ZooKeeper of its own, with no broker on it: ``zookeeper.connect_string``."""
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), tick_time_ms=500, fsync=False) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def _kdc(tmp_path_factory):
+    with Kdc(tmp_path_factory.mktemp("kdc")) as kdc:
+        yield kdc
+
+
+@pytest.fixture(scope="module")
+def kdc(_kdc):
+    """A Kerberos realm; this process, and those that it starts, are of it for as long as the module lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _kdc.environment.items():
+            patch.setenv(name, value)
+        yield _kdc
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 ``make test`` installs them where it may, as the Makefile's ``programs``.
 """
 
+import os
 import re
 import shutil
 from collections import Counter
+from importlib.util import find_spec
 
 import pytest
 
@@ -14,18 +16,27 @@ PACKAGES = {
     "curl": "curl",
     "jq": "jq",
     "kcat": "kcat",
+    "krb5kdc": "krb5-kdc krb5-admin-server krb5-user gcc libkrb5-dev libsasl2-modules-gssapi-mit",
     "mkfs.ext4": "e2fsprogs",
     "prometheus": "prometheus",
     "psql": "postgresql",
 }
-"""The Debian package that has each program."""
+"""The Debian packages that have each program."""
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin"))
 
 
 def lack_of(program):
     """Why a test that needs ``program`` is skipped; empty where it is there."""
-    if shutil.which(program) is not None:
+    if shutil.which(program, path=_PATH) is not None:
         return ""
     return f"{program} is missing; type: sudo apt-get install -y {PACKAGES[program]}"
+
+
+def lack_of_kerberos():
+    """Why a test that needs a KDC is skipped; empty where it can be run."""
+    if find_spec("gssapi") is None:
+        return "gssapi is missing; type: sudo apt-get install -y gcc libkrb5-dev && .venv/bin/pip install gssapi"
+    return lack_of("krb5kdc")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -256,7 +256,7 @@ def test_a_connection_stays_its_first_principals(target):
 
 
 def test_what_scram_said_once_is_good_for_nothing_again(target):
-    conversation, said = Scram(ScramMechanism.SHA_256, "eve", SECRETS["eve"]).begin(), []
+    conversation, said = Scram(ScramMechanism.SHA_256, "eve", SECRETS["eve"]).begin("log1"), []
     with dial(target) as sock:
         sock.sendall(handshake(b"SCRAM-SHA-256"))
         read_answer(sock)

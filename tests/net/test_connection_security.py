@@ -23,6 +23,7 @@ from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import HeartbeatRequest, HeartbeatResponse, encode
 from sparklog.security.connecting import PLAIN, ConnectionSecurity
+from sparklog.security.sasl.mechanism import ClientConversation
 from sparklog.security.tls.contexts import client_context, server_context
 from sparklog.security.tls.settings import TlsSettings
 from sparklog.structs import Endpoint
@@ -384,6 +385,91 @@ def test_a_broker_that_says_nothing_in_the_middle_of_it(ask: Ask) -> None:
             )
             with pytest.raises(ConnectionFailed):
                 await opening
+
+    asyncio.run(run())
+
+
+class SlowMechanism(PasswordMechanism):
+    """Gets its password from somebody who takes until ``answered``."""
+
+    def __init__(self) -> None:
+        super().__init__(may_wait=True)
+        self.asked, self.answered = threading.Event(), threading.Event()
+
+    def begin(self, host: str) -> ClientConversation:
+        self.asked.set()
+        if not self.answered.wait(30):
+            raise ConnectionFailed("nobody has answered")
+        return super().begin(host)
+
+
+def test_an_asynchronous_connection_waits_for_credentials_beside_the_loop() -> None:
+    async def run() -> None:
+        async with broker() as cluster:
+            server, mechanism = PasswordServer(cluster), SlowMechanism()
+            asking = asyncio.ensure_future(ask_async(cluster.brokers[0].endpoint, ConnectionSecurity(None, mechanism)))
+            while not mechanism.asked.is_set():
+                await asyncio.sleep(0)
+            mechanism.answered.set()
+            assert await asking == 1
+            assert server.sessions == 1
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_is_given_up_leaves_nobody_waiting_for_credentials() -> None:
+    async def run() -> None:
+        async with broker() as cluster:
+            PasswordServer(cluster)
+            mechanism = SlowMechanism()
+            opening = asyncio.ensure_future(
+                AsyncConnection.open(cluster.brokers[0].endpoint, security=ConnectionSecurity(None, mechanism))
+            )
+            while not mechanism.asked.is_set():
+                await asyncio.sleep(0)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            asyncio.get_running_loop().call_later(0.0, mechanism.answered.set)
+
+    asyncio.run(run())
+
+
+def test_credentials_that_do_not_come_in_time_to_authenticate_again() -> None:
+    async def run() -> None:
+        async with broker() as cluster:
+            PasswordServer(cluster, lifetime_ms=10_000)
+            mechanism, loop = SlowMechanism(), asyncio.get_running_loop()
+            mechanism.answered.set()
+            security = ConnectionSecurity(None, mechanism)
+            connection = await AsyncConnection.open(cluster.brokers[0].endpoint, security=security)
+            mechanism.answered.clear()
+            mechanism.asked.clear()
+            jump(loop, 8.6)
+            while not mechanism.asked.is_set():
+                await asyncio.sleep(0)
+            kept = asyncio.ensure_future(connection.request(ApiKey.HEARTBEAT, beat))
+            await asyncio.sleep(0)
+            jump(loop, 31.0)
+            with pytest.raises(ConnectionFailed, match="no credentials to authenticate again with in time"):
+                await kept
+            mechanism.answered.set()
+            assert connection.closed
+
+    asyncio.run(run())
+
+
+@BOTH
+def test_credentials_that_cannot_be_had_now_are_a_failed_connection(ask: Ask) -> None:
+    class Unreachable(PasswordMechanism):
+        def begin(self, host: str) -> ClientConversation:
+            raise ConnectionFailed(f"no ticket for {host}")
+
+    async def run() -> None:
+        async with broker() as cluster:
+            PasswordServer(cluster)
+            security = ConnectionSecurity(None, Unreachable(may_wait=True))
+            await refused(ask, cluster, security, ConnectionFailed, "no ticket for 127.0.0.1")
 
     asyncio.run(run())
 

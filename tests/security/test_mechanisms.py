@@ -1,6 +1,7 @@
 """Mechanisms made from Kafka's settings: each client gets into each broker of the same settings."""
 
 import json
+import sys
 
 import jwt
 import pytest
@@ -30,7 +31,7 @@ def jaas(mechanism, **options):
 
 
 def talk(client, server):
-    conversation, broker = client.begin(), server.begin()
+    conversation, broker = client.begin("log1"), server.begin()
     message = conversation.first()
     while message is not None:
         message = conversation.respond(broker.respond(message))
@@ -68,7 +69,7 @@ def test_scram_takes_a_delegation_token():
     assert client_mechanism("SCRAM-SHA-256", user, CLOCK).token_id is None
     assert token_id_of("SCRAM-SHA-256", user) is None
     assert token_id_of("PLAIN", jaas("PLAIN", username="id", password="h", tokenauth="true")) is None
-    assert client.begin().first().endswith(b",tokenauth=true")
+    assert client.begin("log1").first().endswith(b",tokenauth=true")
 
 
 @pytest.mark.parametrize("option", ["unsecuredValidatorPrincipalClaimName", "unsecuredLoginStringClaim_sub"])
@@ -77,7 +78,7 @@ def test_unsigned_tokens_if_the_options_say_so(option):
     options = jaas("OAUTHBEARER", unsecuredLoginStringClaim_sub="alice", unsecuredLoginExtension_a="b")
     client = client_mechanism("OAUTHBEARER", options, CLOCK)
     assert talk(client, server).principal.name == "alice"
-    assert b"\x01a=b\x01" in client.begin().first()
+    assert b"\x01a=b\x01" in client.begin("log1").first()
 
 
 @pytest.mark.parametrize("settings", [{}, jaas("OAUTHBEARER")])
@@ -121,7 +122,7 @@ def test_signed_tokens_by_a_file_of_keys(issuer):
     try:
         found = talk(client_mechanism("OAUTHBEARER", client, CLOCK), server)
         assert (found.principal.name, found.expires_ms) == ("alice", 1_490_000)
-        told_by_file = client_mechanism("OAUTHBEARER", client, CLOCK).begin().first().decode()
+        told_by_file = client_mechanism("OAUTHBEARER", client, CLOCK).begin("log1").first().decode()
         static = jaas("OAUTHBEARER", token=told_by_file.split("\x01")[1].removeprefix("auth=Bearer "))
         assert talk(client_mechanism("OAUTHBEARER", static, CLOCK), server) == found
         assert told == []
@@ -182,10 +183,40 @@ def test_a_client_of_an_endpoint_asks_for_nothing_before_it_begins():
 def test_mechanisms_that_there_are_not_are_named():
     for name in MECHANISMS:
         check_mechanism(name)
-    with pytest.raises(ConfigError, match="Kerberos"):
-        check_mechanism("GSSAPI")
     for make in (lambda: client_mechanism("NONE", {}, CLOCK), lambda: server_mechanism("NONE", {}, SOURCE, CLOCK)):
         with pytest.raises(ConfigError, match="there is no SASL mechanism 'NONE'; there are SCRAM-SHA-256"):
+            make()
+
+
+def test_kerberos_without_its_package_says_what_to_type(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    keytab = jaas("GSSAPI", useKeyTab="true", keyTab="hidden", principal="kafka/log1@R")
+    service = {"sasl.kerberos.service.name": "kafka"}
+    for make in (
+        lambda: client_mechanism("GSSAPI", keytab | service, CLOCK),
+        lambda: server_mechanism("GSSAPI", keytab, SOURCE, CLOCK),
+    ):
+        with pytest.raises(ConfigError, match=r"pip install 'sparklog\[kerberos\]'.*libkrb5-dev") as caught:
+            make()
+        assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "said"),
+    [
+        ({}, {}, "GSSAPI needs sasl.kerberos.service.name"),
+        ({"serviceName": "logs"}, {"sasl.kerberos.service.name": "kafka"}, "are not the same"),
+    ],
+)
+def test_a_client_of_kerberos_must_know_the_service(options, settings, said):
+    cache = jaas("GSSAPI", useTicketCache="true", **options)
+    with pytest.raises(ConfigError, match=said):
+        client_mechanism("GSSAPI", cache | settings, CLOCK)
+
+
+def test_kerberos_needs_a_login_module():
+    for make in (lambda: client_mechanism("GSSAPI", {}, CLOCK), lambda: server_mechanism("GSSAPI", {}, SOURCE, CLOCK)):
+        with pytest.raises(ConfigError, match=r"sasl\.jaas\.config must be given for mechanism GSSAPI"):
             make()
 
 

@@ -355,7 +355,7 @@ def test_no_secret_is_in_what_our_objects_say_of_themselves(secured, options, se
         client,
         security,
         security.mechanism,
-        security.mechanism.begin(),
+        security.mechanism.begin("log1"),
         ReadOptions.for_batch(reading),
         WriteOptions.for_batch(writing),
         load.LoadOptions(servers, "guarded", source, "name", client=settings),

@@ -8,8 +8,9 @@ stands for the earliest of them. A caller that is cancelled leaves its answer to
 An answer may ask for silence (``throttle``). What is asked meanwhile is kept, in order, and goes out when that is over;
 its deadline counts from then, and what is cancelled before is not sent.
 
-Where SASL is wanted, ``open`` returns when we have authenticated. An authentication that ends is made anew before it
-does (KIP-368): behind what is in flight then, and what is asked meanwhile is kept as in a silence.
+Where SASL is wanted, ``open`` returns when we have authenticated. What a mechanism asks others for, such as a KDC for a
+ticket, it waits for on a thread. An authentication that ends is made anew before it does (KIP-368): behind what is in
+flight then, and what is asked meanwhile is kept as in a silence.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from typing import NamedTuple, Self
 from sparklog import __version__
 from sparklog.errors import ConnectionFailed, RemoteProtocolError, SparklogError
 from sparklog.net.coalescing import coalesced
-from sparklog.net.login import Question, login
+from sparklog.net.login import LoggedIn, Login, Question, advanced, login
 from sparklog.net.refused import ASKS_FOR_MORE, is_tls, speaks_tls, tls_failure, unreachable
-from sparklog.net.tasks import retrieve
+from sparklog.net.tasks import on_a_thread, retrieve
 from sparklog.net.throttle import throttle_seconds
 from sparklog.net.unreachable import UNREACHABLE
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, api_versions_request
@@ -174,13 +175,15 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     async def _log_in(self, mechanism: Mechanism, timeout: float) -> None:
         steps = login(self.endpoint, mechanism, await self._agree(ApiKey.SASL_HANDSHAKE, timeout))
-        try:
-            asked = next(steps)
-            while True:
-                asked = steps.send(await self._answer_to(asked, timeout))
-        except StopIteration as end:
-            if end.value is not None:
-                self._log_in_timer = self._loop.call_later(end.value, self._begin_again, mechanism)
+        asked = await self._advanced(mechanism, steps, None)
+        while isinstance(asked, Question):
+            asked = await self._advanced(mechanism, steps, await self._answer_to(asked, timeout))
+        if asked.lasts_s is not None:
+            self._log_in_timer = self._loop.call_later(asked.lasts_s, self._begin_again, mechanism)
+
+    async def _advanced(self, mechanism: Mechanism, steps: Login, answer: object) -> Question | LoggedIn:
+        """The next step of an authentication: on a thread, if it may wait for others."""
+        return await on_a_thread(advanced, steps, answer) if mechanism.may_wait else advanced(steps, answer)
 
     async def _answer_to(self, question: Question, timeout: float) -> object:
         """In front of all that is kept."""
@@ -201,8 +204,12 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     async def _log_in_again(self, mechanism: Mechanism) -> None:
         last = max((each.deadline for each in self._waiting), default=self._loop.time())
+        timeout = last - self._loop.time() + _AGAIN_WITHIN_S
         try:
-            await self._log_in(mechanism, last - self._loop.time() + _AGAIN_WITHIN_S)
+            async with asyncio.timeout(timeout):
+                await self._log_in(mechanism, timeout)
+        except TimeoutError:
+            self._fail(ConnectionFailed("there were no credentials to authenticate again with in time"))
         except SparklogError as error:
             self._fail(error)
         finally:

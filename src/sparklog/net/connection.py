@@ -25,7 +25,7 @@ from sparklog import __version__
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConnectionFailed, PeerSilent, RemoteProtocolError, SparklogError
 from sparklog.net.coalescing import coalesced
-from sparklog.net.login import Question, login
+from sparklog.net.login import Question, advanced, login
 from sparklog.net.refused import ASKS_FOR_MORE, is_tls, speaks_tls, tls_failure, unreachable
 from sparklog.net.throttle import throttle_seconds
 from sparklog.net.unreachable import UNREACHABLE
@@ -151,15 +151,13 @@ class BlockingConnection:
             return
         steps = login(self.endpoint, self._security.mechanism, self.versions)
         try:
-            asked = next(steps)
-            while True:
-                asked = steps.send(self._answer_to(asked))
-        except StopIteration as end:
-            lasts: float | None = end.value
-            self._log_in_again_at = None if lasts is None else self._clock.monotonic() + lasts
+            asked = advanced(steps, None)
+            while isinstance(asked, Question):
+                asked = advanced(steps, self._answer_to(asked))
         except SparklogError:
             self.close()
             raise
+        self._log_in_again_at = None if asked.lasts_s is None else self._clock.monotonic() + asked.lasts_s
 
     def _answer_to(self, asked: Question) -> object:
         self._put(asked.api, asked.version, [encode(asked.message, asked.version)])

@@ -1,7 +1,7 @@
 """SASL from the asking end, without a socket: the requests of one authentication, one after another.
 
-A generator, which the drivers of both kinds run: it yields what is to be asked and in which version, and is sent the
-answer. What it returns is how long the authentication lasts.
+A generator, which the drivers of both kinds run by ``advanced``: it yields what is to be asked and in which version,
+and is sent the answer. What it returns is how long the authentication lasts.
 """
 
 from __future__ import annotations
@@ -43,6 +43,21 @@ Login = Generator[Question, Any, float | None]
 """Is sent the decoded answers. Returns after how many seconds to authenticate again; None for never."""
 
 
+class LoggedIn(NamedTuple):
+    """The end of it."""
+
+    lasts_s: float | None
+    """After how many seconds to authenticate again; None for never."""
+
+
+def advanced(steps: Login, answer: object) -> Question | LoggedIn:
+    """What comes behind the answer; None begins. May wait where the mechanism may."""
+    try:
+        return steps.send(answer)
+    except StopIteration as end:
+        return LoggedIn(end.value)
+
+
 def login(endpoint: Endpoint, mechanism: Mechanism, versions: PeerVersions) -> Login:
     """Prove to the broker at ``endpoint`` who we are. Raises AuthenticationFailed where it does not believe it."""
     _check_offered(endpoint, versions)
@@ -51,7 +66,7 @@ def login(endpoint: Endpoint, mechanism: Mechanism, versions: PeerVersions) -> L
     )
     _check_agreed(endpoint, mechanism.name, answer)
     version = versions.best(ApiKey.SASL_AUTHENTICATE)
-    conversation = mechanism.begin()
+    conversation = mechanism.begin(endpoint.host)
     token: bytes | None = conversation.first()
     lifetime_ms = 0
     while token is not None:

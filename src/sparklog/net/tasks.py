@@ -6,7 +6,9 @@ asyncio itself refers to a task only weakly, so each is held here until it is do
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -49,3 +51,27 @@ def retrieve(task: asyncio.Task[T]) -> None:
     """A done callback: look at the exception. Else asyncio reports it where all callers were cancelled."""
     if not task.cancelled():
         task.exception()
+
+
+async def on_a_thread(call: Callable[..., T], *arguments: object) -> T:
+    """What the call returns or raises, on a thread of its own: however long it waits, it holds up neither the loop, nor
+    what others do on threads, nor the end of the process. Where nobody waits for it any more, it is forgotten.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_it: Callable[[Any], None], value: object) -> None:
+        if not outcome.done():
+            set_it(value)
+
+    def work() -> None:
+        settled: tuple[Callable[[Any], None], object]
+        try:
+            settled = outcome.set_result, call(*arguments)
+        except Exception as error:
+            settled = outcome.set_exception, error
+        with suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(settle, *settled)
+
+    threading.Thread(target=work, name="waits-for-others", daemon=True).start()
+    return await outcome

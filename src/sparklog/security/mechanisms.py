@@ -1,4 +1,9 @@
-"""The mechanisms of SASL by their names, made from Kafka's settings: ``sasl.jaas.config`` and ``sasl.oauthbearer.*``.
+"""The mechanisms of SASL by their names, made from Kafka's settings: ``sasl.jaas.config``, ``sasl.oauthbearer.*`` and
+``sasl.kerberos.*``.
+
+Some of the last say when and how Kafka's clients get tickets anew (``sasl.kerberos.kinit.cmd``,
+``sasl.kerberos.ticket.renew.*``, ``sasl.kerberos.min.time.before.relogin``). They are taken, and change nothing: the
+library does that by itself.
 
 Errors name settings and options, never their values.
 """
@@ -27,14 +32,17 @@ from sparklog.security.oauth.unsecured import (
     UnsecuredValidator,
     unsecured_extensions,
 )
-from sparklog.security.sasl.jaas import GSSAPI, option, options_of
+from sparklog.security.sasl.gssapi import GSSAPI_NAME, Gssapi, GssapiServer
+from sparklog.security.sasl.jaas import option, options_of
+from sparklog.security.sasl.kerberos import acceptor, default_realm, initiator
+from sparklog.security.sasl.kerberos_name import RULES_SETTING, ShortNames
 from sparklog.security.sasl.mechanism import Mechanism, ServerConversation
 from sparklog.security.sasl.oauthbearer import OAUTHBEARER_NAME, OAuthBearer, OAuthBearerServer, Validator
 from sparklog.security.sasl.plain import PLAIN_NAME, Plain, PlainServer, PlainUsers
 from sparklog.security.sasl.scram import TOKEN_AUTH, Scram, ScramServer, ScramSource
 from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS
 
-MECHANISMS: Final = (*SCRAM_MECHANISMS, PLAIN_NAME, OAUTHBEARER_NAME)
+MECHANISMS: Final = (*SCRAM_MECHANISMS, PLAIN_NAME, OAUTHBEARER_NAME, GSSAPI_NAME)
 """Those that there are, the best first."""
 JAAS: Final = "sasl.jaas.config"
 _JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
@@ -43,6 +51,7 @@ _OF_KAFKA = "org.apache.kafka.common.security.oauthbearer."
 _LOGIN_HANDLERS = tuple(f"{_OF_KAFKA}{each}OAuthBearerLoginCallbackHandler" for each in ("", "secured."))
 _VALIDATOR_HANDLERS = tuple(f"{_OF_KAFKA}{each}OAuthBearerValidatorCallbackHandler" for each in ("", "secured."))
 _EXTENSION = "extension_"
+_SERVICE, _SERVICE_OPTION = "sasl.kerberos.service.name", "serviceName"
 
 Settings = Mapping[str, str]
 
@@ -58,8 +67,6 @@ class ServerMechanism:
 
 def check_mechanism(name: str) -> None:
     """Raises ConfigError for a mechanism that there is not."""
-    if name == GSSAPI:
-        raise ConfigError(f"GSSAPI (Kerberos) is not supported; there are {', '.join(MECHANISMS)}")
     if name not in MECHANISMS:
         raise ConfigError(f"there is no SASL mechanism {name!r}; there are {', '.join(MECHANISMS)}")
 
@@ -78,6 +85,8 @@ def client_mechanism(name: str, settings: Settings, clock: Clock) -> Mechanism:
     options = options_of(_jaas(settings, name), name)
     if name == OAUTHBEARER_NAME:
         return _oauthbearer(options, settings, clock)
+    if name == GSSAPI_NAME:
+        return Gssapi(initiator(options, _service(options, settings)))
     user, password = (option(options, each, name) for each in ("username", "password"))
     if name == PLAIN_NAME:
         return Plain(user, password)
@@ -107,7 +116,7 @@ def server_mechanism(
     refused: Callable[[str], None] = lambda _: None,
 ) -> ServerMechanism:
     """A broker's end of the mechanism, with the settings of its listener (``settings_of``); ``refused`` is told why
-    tokens are not believed. Reads the keys of an issuer where there is one. Raises ConfigError.
+    tokens and tickets are not believed. Reads the keys of an issuer where there is one. Raises ConfigError.
     """
     check_mechanism(name)
     if name in SCRAM_MECHANISMS:
@@ -115,6 +124,10 @@ def server_mechanism(
     if name == PLAIN_NAME:
         users = PlainUsers(options_of(_jaas(settings, name), name))
         return ServerMechanism(name, partial(PlainServer, users))
+    if name == GSSAPI_NAME:
+        accept = acceptor(options_of(_jaas(settings, name), name))
+        user_of = ShortNames(default_realm(), settings.get(RULES_SETTING, "DEFAULT"))
+        return ServerMechanism(name, lambda: GssapiServer(accept(), user_of, refused))
     validate, close = _validator(settings, clock)
     return ServerMechanism(name, partial(OAuthBearerServer, validate, refused), close)
 
@@ -123,6 +136,18 @@ def _jaas(settings: Settings, mechanism: str) -> str:
     if not settings.get(JAAS):
         raise ConfigError(f"{JAAS} must be given for mechanism {mechanism}")
     return settings[JAAS]
+
+
+def _service(options: Settings, settings: Settings) -> str:
+    """The first component of the brokers' principals."""
+    told = {each for each in (options.get(_SERVICE_OPTION), settings.get(_SERVICE)) if each}
+    if not told:
+        raise ConfigError(
+            f"{GSSAPI_NAME} needs {_SERVICE}: the first part of the brokers' principals, most often kafka"
+        )
+    if len(told) > 1:
+        raise ConfigError(f"{_SERVICE} and the option {_SERVICE_OPTION} of {JAAS} are not the same")
+    return told.pop()
 
 
 def _oauthbearer(options: Settings, settings: Settings, clock: Clock) -> OAuthBearer:

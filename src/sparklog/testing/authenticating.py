@@ -26,8 +26,9 @@ class PasswordMechanism:
     """What the broker must answer."""
     name: str = NAME
     token_id: str | None = None
+    may_wait: bool = False
 
-    def begin(self) -> ClientConversation:
+    def begin(self, host: str) -> ClientConversation:  # noqa: ARG002
         return _PasswordConversation(self.password.encode(), self.proof)
 
 

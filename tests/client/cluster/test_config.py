@@ -177,7 +177,7 @@ def test_every_setting_of_ours_is_one_of_kafkas():
         ({"ssl_truststore_location": "/x"}, "ssl.truststore.location: security.protocol is not set"),
         ({"sasl_jaas_config": "x", "sasl_mechanism": "PLAIN"}, "sasl.jaas.config: security.protocol is not set"),
         ({"security_providers": "x"}, "security.providers: security.protocol is not set"),
-        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "GSSAPI"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, "sasl.jaas.config must be given"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "sasl.jaas.config must be given"),
     ],
     ids=str,

@@ -40,7 +40,7 @@ def test_brokers_make_the_same_credential_and_no_two_tokens_have_the_same_salt(m
 def test_who_has_the_hmac_proves_it_by_scram(mechanism, shown_id):
     owner = TokenOwner(OWNER, KEY.credential_of("id", mechanism), 1)
     server = ScramServer(mechanism, ScramSource(lambda *_: None, lambda *_: owner))
-    client = Scram(mechanism, "id", password_of(KEY.hmac_of(shown_id)), is_token=True).begin()
+    client = Scram(mechanism, "id", password_of(KEY.hmac_of(shown_id)), is_token=True).begin("log1")
     proof = client.respond(server.respond(client.first()))
     if shown_id == "id":
         client.respond(server.respond(proof))

@@ -17,7 +17,7 @@ def validate(token):
 
 
 def test_a_token_that_is_believed_gets_in():
-    client, server = OAuthBearer(lambda: "good", {"traceId": "a b=c"}).begin(), OAuthBearerServer(validate)
+    client, server = OAuthBearer(lambda: "good", {"traceId": "a b=c"}).begin("log1"), OAuthBearerServer(validate)
     assert client.first() == b"n,,\x01auth=Bearer good\x01traceId=a b=c\x01\x01"
     assert server.authenticated is None
     assert server.respond(client.first()) == b""
@@ -35,7 +35,7 @@ def test_a_token_that_is_believed_gets_in():
 )
 def test_a_token_that_is_not_believed_is_refused_in_json_and_then_the_conversation_fails(token, answer, reason):
     told = []
-    client, server = OAuthBearer(lambda: token).begin(), OAuthBearerServer(validate, told.append)
+    client, server = OAuthBearer(lambda: token).begin("log1"), OAuthBearerServer(validate, told.append)
     assert server.respond(client.first()) == answer
     assert told == [reason]
     assert client.respond(answer) == b"\x01"
@@ -48,9 +48,9 @@ def test_a_token_that_is_not_believed_is_refused_in_json_and_then_the_conversati
 
 def test_a_better_token_comes_too_late():
     server = OAuthBearerServer(validate)
-    server.respond(OAuthBearer(lambda: "bad").begin().first())
+    server.respond(OAuthBearer(lambda: "bad").begin("log1").first())
     with pytest.raises(AuthenticationFailed):
-        server.respond(OAuthBearer(lambda: "good").begin().first())
+        server.respond(OAuthBearer(lambda: "good").begin("log1").first())
     assert server.authenticated is None
 
 
@@ -98,5 +98,5 @@ def test_extensions_that_cannot_be_sent_are_refused(extensions):
 @pytest.mark.parametrize("token", ["", "good\x01", "hid den", "hidden\n"])
 def test_a_token_with_other_characters_is_not_sent_and_not_told(token):
     with pytest.raises(AuthenticationFailed) as caught:
-        OAuthBearer(lambda: token).begin()
+        OAuthBearer(lambda: token).begin("log1")
     assert "hid" not in str(caught.value)

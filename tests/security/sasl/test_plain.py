@@ -12,7 +12,7 @@ USERS = PlainUsers({"user_alice": "secret", "user_": "nobody", "user_a=b": "ä",
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "secret"), ("a=b", "ä")])
 def test_who_has_the_password_gets_in(user, password):
-    client, server = Plain(user, password).begin(), PlainServer(USERS)
+    client, server = Plain(user, password).begin("log1"), PlainServer(USERS)
     assert client.first() == f"\0{user}\0{password}".encode()
     assert server.authenticated is None
     assert server.respond(client.first()) == b""

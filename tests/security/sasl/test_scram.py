@@ -33,7 +33,7 @@ SOURCE = ScramSource(lambda mechanism, user: CREDENTIALS.get((mechanism, user)),
 
 def talk(client, server, between=lambda number, message: message):
     """All messages, each as ``between`` passes it on; whether the client holds the broker for what it is."""
-    conversation = client.begin()
+    conversation = client.begin("log1")
     message, number = conversation.first(), 0
     while message is not None:
         message = between(number, message)
@@ -149,7 +149,7 @@ def test_a_message_of_a_size_that_nobody_needs_is_not_taken_apart():
     with pytest.raises(AuthenticationFailed, match="invalid credentials"):
         ScramServer(SHA_256, SOURCE).respond(long)
     with pytest.raises(AuthenticationFailed, match="no message"):
-        Scram(SHA_256, "alice", "secret").begin().respond(b"r=" + b"x" * 17_000 + b",s=AAAA,i=4096")
+        Scram(SHA_256, "alice", "secret").begin("log1").respond(b"r=" + b"x" * 17_000 + b",s=AAAA,i=4096")
 
 
 def test_the_authorization_id_must_be_the_user_whether_there_is_such_a_user_or_not():
@@ -228,7 +228,7 @@ def test_no_changed_message_ends_well_at_both_ends(number, seed):
     ],
 )
 def test_the_client_does_not_trust_a_first_answer_like_this(answer, complaint):
-    conversation = Scram(SHA_256, "alice", "secret", nonce=lambda: "abc").begin()
+    conversation = Scram(SHA_256, "alice", "secret", nonce=lambda: "abc").begin("log1")
     conversation.first()
     with pytest.raises(AuthenticationFailed, match=complaint):
         conversation.respond(answer)
@@ -247,7 +247,7 @@ def test_the_client_does_not_trust_a_first_answer_like_this(answer, complaint):
     ],
 )
 def test_the_client_does_not_trust_a_broker_without_the_key(answer, complaint):
-    conversation = Scram(SHA_256, "alice", "secret", nonce=lambda: "abc").begin()
+    conversation = Scram(SHA_256, "alice", "secret", nonce=lambda: "abc").begin("log1")
     conversation.first()
     conversation.respond(b"r=abcxyz,s=c2FsdA==,i=4096")
     with pytest.raises(AuthenticationFailed, match=complaint):
@@ -256,4 +256,4 @@ def test_the_client_does_not_trust_a_broker_without_the_key(answer, complaint):
 
 def test_no_secret_is_in_a_repr():
     client = Scram(SHA_256, "alice", "secret")
-    assert "secret" not in f"{client!r} {client.begin()!r} {ScramServer(SHA_256, SOURCE)!r} {SOURCE!r}"
+    assert "secret" not in f"{client!r} {client.begin('log1')!r} {ScramServer(SHA_256, SOURCE)!r} {SOURCE!r}"

@@ -1,7 +1,7 @@
 """What the listeners with SASL ask of their peers, by the broker's settings.
 
 ``sasl.enabled.mechanisms`` says which mechanisms a listener has; each has its settings for all listeners, for one, or
-for itself on one. Kafka enables GSSAPI where nothing is said, which there is not here: so a listener must name its own.
+for itself on one. Kafka enables GSSAPI where nothing is said; here a listener must name its own.
 
 The credentials of SCRAM are users' settings in ZooKeeper. They are kept in memory, where an authentication finds them;
 a credential that cannot be read lets nobody in. Delegation tokens are found in memory too, where the broker has any.

@@ -18,16 +18,17 @@ from typing import Final, NamedTuple
 from sparklog.errors import ConfigError
 from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS
 
-GSSAPI: Final = "GSSAPI"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTHBEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 LOGIN_MODULES: Final = {
     "PLAIN": PLAIN_MODULE,
     **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE),
     "OAUTHBEARER": OAUTHBEARER_MODULE,
+    "GSSAPI": KERBEROS_MODULE,
 }
-"""For each mechanism the class of Kafka's that has its options. We know it by its name; no Java is run."""
+"""For each mechanism the class, Kafka's or Java's, that has its options. We know it by its name; no Java is run."""
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _TOKENS = re.compile(

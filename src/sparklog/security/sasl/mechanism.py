@@ -49,9 +49,14 @@ class Mechanism(Protocol):
     """As in SaslHandshake: ``SCRAM-SHA-512``."""
     token_id: str | None
     """Of the delegation token that it shows; None where it shows something else."""
+    may_wait: bool
+    """Whether ``begin`` and the steps of its conversation may ask others over the network: not on an event loop."""
 
-    def begin(self) -> ClientConversation:
-        """A new conversation, with the credentials of now."""
+    def begin(self, host: str) -> ClientConversation:
+        """A new conversation, with the credentials of now; ``host`` is the broker's name, as we connected by it.
+
+        Raises AuthenticationFailed where there are none, and ConnectionFailed where who gives them cannot be reached.
+        """
 
 
 def invalid_credentials(mechanism: str) -> AuthenticationFailed:

@@ -101,6 +101,7 @@ class OAuthBearer:
 
     name = OAUTHBEARER_NAME
     token_id: str | None = None
+    may_wait = True
 
     def __init__(self, token: Callable[[], str], extensions: Mapping[str, str] | None = None) -> None:
         self._token, self._extensions = token, dict(extensions or {})
@@ -108,7 +109,7 @@ class OAuthBearer:
             if name == _AUTH or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise ConfigError(f"{name} cannot be an extension of OAUTHBEARER: letters only, and not auth")
 
-    def begin(self) -> OAuthBearerClient:
+    def begin(self, host: str) -> OAuthBearerClient:  # noqa: ARG002 (its token is for every host)
         token = self._token()
         if not re.fullmatch(_TOKEN, token):
             raise AuthenticationFailed("our token for OAUTHBEARER has characters that no token has")

@@ -78,11 +78,12 @@ class Plain:
 
     name = PLAIN_NAME
     token_id: str | None = None
+    may_wait = False
 
     def __init__(self, user: str, password: str) -> None:
         self._token = f"\0{user}\0{password}".encode()
 
-    def begin(self) -> Plain:
+    def begin(self, host: str) -> Plain:  # noqa: ARG002 (its password is for every host)
         return self
 
     def first(self) -> bytes:

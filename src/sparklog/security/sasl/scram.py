@@ -164,6 +164,8 @@ class Scram:
     password its HMAC in base64.
     """
 
+    may_wait = False
+
     def __init__(
         self,
         mechanism: ScramMechanism,
@@ -180,7 +182,7 @@ class Scram:
         self._nonce = nonce or _new_nonce
         self._salted: tuple[tuple[bytes, int], bytes] | None = None
 
-    def begin(self) -> ScramClient:
+    def begin(self, host: str) -> ScramClient:  # noqa: ARG002 (its password is for every host)
         return ScramClient(self._mechanism, self._user, self._extensions, self._salt, self._nonce())
 
     def _salt(self, salt: bytes, iterations: int) -> bytes:
