@@ -77,6 +77,7 @@ compat: setup jars programs
 
 soak: setup jars axe
 	@$(if $(ARGS),:,$(call ON_SOURCE))
+	@$(if $(ARGS),:,HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m "hypothesis and not slow and not peer" --timeout=3600 -n $(HEAVY) </dev/null)
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
 # What finds faults of accessibility in the web page. Its test is skipped where there is no npm.

@@ -13,7 +13,8 @@ pytest_plugins = ["fix_cluster", "fix_compiled", "fix_programs", "fix_spark", "f
 
 # No deadlines: how long an example takes says more of the machine than of the code.
 _RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("deterministic", _RELAXED, derandomize=True)
+settings.register_profile("deterministic", _RELAXED, derandomize=True, max_examples=50)
+settings.register_profile("soak", _RELAXED, max_examples=400)
 settings.register_profile("exhaustive", _RELAXED, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 

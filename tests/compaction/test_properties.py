@@ -163,7 +163,7 @@ def _table(records):
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 2)
 @given(history=st.lists(steps, min_size=5, max_size=40))
 def test_any_log_that_is_cleaned_any_number_of_times(tmp_path_factory, history):
     world = World(tmp_path_factory.mktemp("world") / "t-0")
@@ -182,7 +182,7 @@ def test_any_log_that_is_cleaned_any_number_of_times(tmp_path_factory, history):
         world.check()
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 4)
 @given(history=st.lists(steps, min_size=5, max_size=30))
 def test_a_log_that_was_cleaned_opens_as_it_was(tmp_path_factory, history):
     """After a clean stop and after a crash: with the same records, and producers that go on where they were."""

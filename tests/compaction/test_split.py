@@ -80,12 +80,12 @@ def quick(count, seeds):
     return [*seeds[:count], *(pytest.param(seed, marks=pytest.mark.slow) for seed in seeds[count:])]
 
 
-@pytest.mark.parametrize("seed", quick(12, SEEDS))
+@pytest.mark.parametrize("seed", quick(4, SEEDS))
 def test_many_tasks_leave_what_one_pass_leaves(seed, tmp_path):
     check_alike(LogWriter(seed), seed, tmp_path)
 
 
-@pytest.mark.parametrize("seed", quick(6, SEEDS[:12]))
+@pytest.mark.parametrize("seed", quick(3, SEEDS[:12]))
 @pytest.mark.parametrize("strategy", ["timestamp", "header"])
 def test_they_do_by_version_too_however_small_the_maps(seed, strategy, tmp_path):
     by_version = {"compaction.strategy": strategy, "compaction.strategy.header": "version"}

@@ -219,7 +219,7 @@ class World:
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 5)
 @given(history=st.lists(steps, min_size=8, max_size=40))
 def test_any_log_holds_what_a_dictionary_says(tmp_path_factory, codec, strategy, history):
     with pytest.MonkeyPatch.context() as patch:

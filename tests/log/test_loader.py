@@ -425,7 +425,7 @@ def test_epochs_beyond_the_end_are_forgotten(home):
     assert (home / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n2 20\n"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=settings().max_examples)
 @given(damage=st.lists(st.tuples(st.integers(0, 6000), st.integers(1, 255)), min_size=1, max_size=4), data=st.data())
 def test_whatever_is_damaged_a_good_prefix_is_kept(tmp_path_factory, damage, data):
     home = tmp_path_factory.mktemp("log") / "t-0"

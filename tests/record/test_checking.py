@@ -19,7 +19,9 @@ from sparklog.record.columnar import COLUMNS, ColumnarDecoder
 from sparklog.record.compression import CompressionType, compress
 from sparklog.record.records import check_records, iter_records
 
-relaxed = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(
+    deadline=None, max_examples=2 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow]
+)
 CODECS = st.sampled_from(CompressionType)
 FIELD = st.none() | st.binary(max_size=9) | st.binary(min_size=60, max_size=70) | st.just(b"v" * 9000)
 HEADER = st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), FIELD)

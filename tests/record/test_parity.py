@@ -24,7 +24,9 @@ ROW = st.tuples(TIMESTAMP, BYTES, BYTES, st.lists(HEADER, max_size=3))
 COMPRESSION = st.sampled_from(CompressionType)
 
 Placed = namedtuple("Placed", "topic partition offset timestamp timestamp_type key value headers leader_epoch")
-relaxed = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(
+    deadline=None, max_examples=2 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def under_each(action):
@@ -139,7 +141,7 @@ def test_partitioning(keys, count):
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_mutated_batches_fare_alike(seed):
     chance = random.Random(seed)
     builder = RecordBatchBuilder(base_offset=100)

@@ -170,7 +170,7 @@ _ROW = st.fixed_dictionaries(
 
 
 @given(_ROW, st.none() | _ROW)
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples)
 def test_any_value_comes_back_as_it_was(row, following):
     registry = _Kept()
     value = {**row, "next": None if following is None else {**following, "next": None}}

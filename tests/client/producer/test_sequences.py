@@ -170,7 +170,7 @@ def _play(scene, steps):
             getattr(scene, step)()
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=2 * settings().max_examples)
 @given(steps=_STEPS)
 def test_each_record_once_and_in_order(steps):
     scene = Scene(delivery_timeout_ms=int(_PATIENCE * 1000), request_timeout_ms=1000)
@@ -190,7 +190,7 @@ def test_no_batch_in_doubt_is_numbered_anew_however_four_are_met(first):
         scene.check()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=settings().max_examples)
 @given(steps=_STEPS)
 def test_and_when_epochs_run_out(steps):
     scene = Scene(delivery_timeout_ms=int(_PATIENCE * 1000), request_timeout_ms=1000)
@@ -200,7 +200,7 @@ def test_and_when_epochs_run_out(steps):
     scene.check()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=settings().max_examples)
 @given(steps=_STEPS)
 def test_without_idempotence_nothing_acknowledged_is_missing(steps):
     scene = Scene(

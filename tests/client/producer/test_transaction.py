@@ -188,7 +188,7 @@ _STEPS = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from(list(_STEPS)), st.sampled_from(_ERRORS)), max_size=30))
 def test_after_a_fence_nothing_works_and_after_an_abortable_error_only_abort(steps):
     transaction = Transaction("x")

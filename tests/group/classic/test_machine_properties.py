@@ -236,4 +236,4 @@ class GroupLife(RuleBasedStateMachine):
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroupLife.settings = settings(max_examples=settings().max_examples, stateful_step_count=40, deadline=None)

@@ -292,4 +292,4 @@ class ConsumerLife(RuleBasedStateMachine):
 
 
 TestConsumerLife = ConsumerLife.TestCase
-TestConsumerLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestConsumerLife.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40, deadline=None)
