@@ -82,12 +82,13 @@ def check_whole(log):
 def test_produced_batches(home, settings, origin):
     """Refused with a code and nothing written, or written whole."""
     chance, log, taken = random.Random(f"{settings}{origin}"), open_log(home, SETTINGS[settings]), 0
+    good = seeds()
     tracemalloc.start()
     try:
         for _ in range(TRIES):
             end, size = log.log_end_offset, log.size
             try:
-                log.append_as_leader(hostile(seeds(), chance), 0, origin)
+                log.append_as_leader(hostile(good, chance), 0, origin)
                 taken += log.log_end_offset > end
             except (ApiError, LogError):
                 assert (log.log_end_offset, log.size) == (end, size)
@@ -105,9 +106,10 @@ def test_produced_batches(home, settings, origin):
 def test_batches_of_a_leader(home):
     """Refused with nothing written, or written as they are."""
     chance, log, refused = random.Random("leader"), open_log(home, HOLED), 0
+    good = seeds()
     for number in range(TRIES):
         out = bytearray()
-        for data in chance.choices(seeds(), k=3):
+        for data in chance.choices(good, k=3):
             one = bytearray(data)
             patch_header(one, 0, log.log_end_offset + chance.choice((0, 1, 5, 1 << 33)) + 5 * len(out), number // 100)
             out += one if chance.random() < 0.5 else hostile([bytes(one)], chance)
