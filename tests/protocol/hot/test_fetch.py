@@ -304,9 +304,9 @@ def test_a_name_that_no_topic_can_have_is_refused(version):
 
     for read in (fetch.decode_request, lambda *body: finish(fetch.decoding_request(*body))):
         for forgotten in (False, True):
-            decoded(249, read, forgotten=forgotten)
+            decoded(996, read, forgotten=forgotten)
             with pytest.raises(RemoteProtocolError, match="a topic's name has at most 249 characters, and one of"):
-                decoded(250, read, forgotten=forgotten)
+                decoded(997, read, forgotten=forgotten)
 
 
 MANY = 10 * SLICE

@@ -203,9 +203,9 @@ def test_a_name_that_no_topic_can_have_is_refused():
         return read(memoryview(b"".join(produce.encode_request(1, 500, records, 9))), 9)
 
     for read in (produce.decode_request, lambda *body: finish(produce.decoding_request(*body))):
-        decoded(249, read)
+        decoded(996, read)
         with pytest.raises(RemoteProtocolError, match="a topic's name has at most 249 characters, and one of"):
-            decoded(250, read)
+            decoded(997, read)
 
 
 MANY = 10 * SLICE
