@@ -53,11 +53,14 @@ TRANSACTION = Transaction("x", 5, 0, 1000, partitions=frozenset({TP}))
 
 
 class Broker:
-    """Of which a handler may touch the authorizer, the quotas and what it is given; nothing else before it asks."""
+    """Of which a handler may touch the authorizer, the quotas, the turns and what it is given; nothing else before it
+    asks. Made in a running loop.
+    """
 
     def __init__(self, authorizer, **parts):
         self.authorizer = authorizer
         self.quotas = ClientQuotas(BrokerConfig(), ManualClock())
+        self.turns = Turns(asyncio.get_running_loop())
         vars(self).update(parts)
 
     def __getattr__(self, name):
