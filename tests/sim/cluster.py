@@ -240,6 +240,16 @@ class SimCluster:
 
     # What may happen
 
+    def live(self, steps):
+        """So many steps, then rest: all that must hold holds. It is closed in the end."""
+        try:
+            for _ in range(steps):
+                self.step()
+            self.settle()
+            self.check()
+        finally:
+            self.close()
+
     def step(self):
         happens = self.random.choices(
             (

@@ -10,11 +10,4 @@ SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ra
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("how", [{}, {"min_isr": 2}, {"power_cuts": True}], ids=["killed", "of-two", "cut"])
 def test_what_is_acknowledged_is_kept_though_disks_fail_where_it_moves(disk, seed, how):
-    cluster = FailingCluster(disk, seed, **how)
-    try:
-        for _ in range(STEPS):
-            cluster.step()
-        cluster.settle()
-        cluster.check()
-    finally:
-        cluster.close()
+    FailingCluster(disk, seed, **how).live(STEPS)

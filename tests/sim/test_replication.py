@@ -12,13 +12,7 @@ SEEDS = [*range(30), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ra
 
 def run(directory, seed, **how):
     cluster = SimCluster(directory, seed, **how)
-    try:
-        for _ in range(STEPS):
-            cluster.step()
-        cluster.settle()
-        cluster.check()
-    finally:
-        cluster.close()
+    cluster.live(STEPS)
     return cluster
 
 
