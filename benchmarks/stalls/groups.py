@@ -22,7 +22,7 @@ from benchmarks.stalls.cluster import (
     request,
     sockets,
 )
-from sparklog.broker.apis.join_group import MOST_METADATA, MOST_PROTOCOLS
+from sparklog.broker.apis.groups.join_group import MOST_METADATA, MOST_PROTOCOLS
 from sparklog.clock import SystemClock
 from sparklog.errors import ErrorCode
 from sparklog.net.connection import BlockingConnection

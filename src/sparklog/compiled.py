@@ -37,8 +37,8 @@ GROUPS: Final = {
         "sparklog.replica.traffic",
     ),
     "sparklog_serve": (
-        "sparklog.broker.apis.fetch",
-        "sparklog.broker.apis.produce",
+        "sparklog.broker.apis.records.fetch",
+        "sparklog.broker.apis.records.produce",
         "sparklog.broker.dispatch",
         "sparklog.broker.fetch_sessions",
         "sparklog.net.channel",

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparklog.broker.apis import (
+from sparklog.broker.apis.cluster import create_partitions
+from sparklog.broker.apis.replicas import (
     alter_partition_reassignments,
-    create_partitions,
     describe_log_dirs,
     elect_leaders,
     list_partition_reassignments,

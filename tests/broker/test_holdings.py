@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
-from broker.apis.test_leader_and_isr import Fence
+from broker.apis.replicas.test_leader_and_isr import Fence
 
-from sparklog.broker.apis import leader_and_isr, stop_replica
+from sparklog.broker.apis.replicas import leader_and_isr, stop_replica
 from sparklog.broker.context import ApiRequest
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode

@@ -7,22 +7,11 @@ from types import SimpleNamespace
 import pytest
 from broker.test_metadata_cache import update
 
-from sparklog.broker.apis import (
-    add_partitions_to_txn,
-    alter_configs,
-    create_partitions,
-    delete_topics,
-    describe_groups,
-    describe_producers,
-    elect_leaders,
-    join_group,
-    leave_group,
-    offset_delete,
-    offset_fetch,
-    update_metadata,
-    write_txn_markers,
-)
-from sparklog.broker.apis.join_group import MOST_METADATA, MOST_PROTOCOLS
+from sparklog.broker.apis.cluster import alter_configs, create_partitions, delete_topics, update_metadata
+from sparklog.broker.apis.groups import describe_groups, join_group, leave_group, offset_delete, offset_fetch
+from sparklog.broker.apis.groups.join_group import MOST_METADATA, MOST_PROTOCOLS
+from sparklog.broker.apis.replicas import elect_leaders
+from sparklog.broker.apis.transactions import add_partitions_to_txn, describe_producers, write_txn_markers
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.holdings import SLICE

@@ -7,16 +7,9 @@ from uuid import UUID
 import pytest
 from broker.security.acl_lists import ROOT, FakeStore, following
 
-from sparklog.broker.apis import (
-    alter_partition,
-    alter_replica_log_dirs,
-    create_acls,
-    create_topics,
-    delete_acls,
-    describe_acls,
-    describe_configs,
-    get_replica_log_info,
-)
+from sparklog.broker.apis.cluster import create_topics, describe_configs
+from sparklog.broker.apis.replicas import alter_partition, alter_replica_log_dirs, get_replica_log_info
+from sparklog.broker.apis.security import create_acls, delete_acls, describe_acls
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.topics import TopicMaker

@@ -1,4 +1,4 @@
-from sparklog.broker.apis import api_versions
+from sparklog.broker.apis.cluster import api_versions
 from sparklog.broker.registry import OFFERED, offered
 from sparklog.config.protocol_version import NEWEST, parse_protocol_version
 from sparklog.errors import ErrorCode

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from group.consumer.samples import FakeTopics
 
-from sparklog.broker.apis import (
+from sparklog.broker.apis.groups import (
     delete_groups,
     describe_groups,
     find_coordinator,

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 from fix_programs import PACKAGES, not_run
@@ -11,6 +12,9 @@ from sparklog.config.properties import load_properties
 from sparklog.local.jars import JAR_SETS
 
 HOUSE = Path(__file__).parents[2]
+
+MOST_MODULES = 28
+"""A room that one can look over has some 25."""
 
 
 def test_the_example_of_broker_settings_shows_the_defaults():
@@ -45,6 +49,11 @@ def test_a_test_module_has_the_name_of_what_it_tests_or_is_said_not_to():
     paths = {path.relative_to(HOUSE / "tests") for path in (HOUSE / "tests").rglob("test_*.py")}
     strays = {str(path) for path in paths if path.parts[0] not in folders and not _has_its_mirror(path)}
     assert strays == set(re.findall(r"`([\w/]+/test_\w+\.py)`", section))
+
+
+def test_a_room_can_be_looked_over():
+    counted = Counter(path.parent for path in (HOUSE / "src" / "sparklog").rglob("*.py"))
+    assert {str(room): modules for room, modules in counted.items() if modules > MOST_MODULES} == {}
 
 
 def _has_its_mirror(test):

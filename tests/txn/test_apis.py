@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparklog.broker.apis import (
+from sparklog.broker.apis.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     describe_transactions,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any
 
-from sparklog.broker.apis import api_versions
+from sparklog.broker.apis.cluster import api_versions
 from sparklog.broker.client_quotas import metered
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.registry import HANDLERS, Handler

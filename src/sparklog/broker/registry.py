@@ -1,6 +1,6 @@
 """From an API's number to its handler and the versions it is served in.
 
-Every module of ``apis`` is one. What ApiVersions offers is derived from here.
+Every module of the rooms of ``apis`` is one. What ApiVersions offers is derived from here.
 """
 
 from __future__ import annotations
@@ -44,8 +44,13 @@ class Handler(NamedTuple):
 
 
 def _handlers() -> Iterator[Handler]:
-    for found in iter_modules(apis.__path__):
-        yield _handler(import_module(f"{apis.__name__}.{found.name}"))
+    for room in _within(apis):
+        yield from map(_handler, _within(room))
+
+
+def _within(package: ModuleType) -> Iterator[ModuleType]:
+    for found in iter_modules(package.__path__):
+        yield import_module(f"{package.__name__}.{found.name}")
 
 
 def _handler(module: ModuleType) -> Handler:

@@ -11,7 +11,7 @@ import pytest
 from group.test_apis import Client
 
 from sparklog.broker import group_topics
-from sparklog.broker.apis import (
+from sparklog.broker.apis.groups import (
     consumer_group_describe,
     consumer_group_heartbeat,
     delete_groups,

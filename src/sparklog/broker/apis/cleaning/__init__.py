@@ -1,0 +1,1 @@
+"""The APIs of compaction, erasure and what retention holds back."""

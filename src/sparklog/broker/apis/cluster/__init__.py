@@ -1,0 +1,1 @@
+"""The APIs that tell of and change brokers, topics, settings and quotas."""

@@ -1,0 +1,1 @@
+"""The APIs of consumer groups: their coordinators, members, offsets and lag."""

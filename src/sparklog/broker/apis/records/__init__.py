@@ -1,0 +1,1 @@
+"""The APIs by which records are written, read, looked up and deleted."""

@@ -1,0 +1,1 @@
+"""The APIs of authentication, ACLs, users and delegation tokens."""
