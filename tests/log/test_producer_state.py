@@ -20,6 +20,7 @@ from sparklog.log.producer_snapshot import (
     BatchMetadata,
     ProducerEntry,
     encode_snapshot,
+    entries_before,
     read_entries,
     read_snapshot,
 )
@@ -700,3 +701,39 @@ def test_what_knows_the_same_goes_its_own_way(tmp_path: Path) -> None:
     each.assign(4, 0)
     known.update(each, 7)
     assert known.first_unstable_offset == 4
+
+
+WRITES = st.lists(
+    st.tuples(st.sampled_from(["plain", "open", "commit", "abort"]), st.integers(1, 3), st.integers(0, 1)), max_size=40
+)
+
+
+@given(WRITES, st.integers(0, 40))
+def test_what_is_still_to_be_known_at_an_offset_is_enough_for_the_end(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[str, int, int]], at: int
+) -> None:
+    home = tmp_path_factory.mktemp("state")
+    (home / "all").mkdir()
+    (home / "rest").mkdir()
+    producers, rest = ProducerStateManager(home / "all"), ProducerStateManager(home / "rest")
+    epochs, batches = {1: 0, 2: 0, 3: 0}, []
+    for offset, (what, producer, raised) in enumerate(writes):
+        epoch = epochs[producer] = epochs[producer] + raised
+        if what in ("plain", "open"):
+            data = (
+                batch(producer, epoch, offset, 1) if what == "plain" else transactional(producer, offset, epoch=epoch)
+            )
+        else:
+            data = marker_of(producer, ControlType[what.upper()], epoch=epoch)
+        patch_header(data, 0, offset, 0)
+        batches.append(RecordBatch(data))
+        producers.update(batches[-1], 1000)
+    (home / "rest" / f"{at:020d}.snapshot").write_bytes(encode_snapshot(entries_before(producers.entries, at)))
+    rest.load(at, at)
+    for each in batches[at:]:
+        rest.update(each, 1000)
+
+    def facts(state: ProducerStateManager) -> list[tuple[object, ...]]:
+        return sorted((*each[:2], [written[:4] for written in each.batches], *each[4:6]) for each in state.entries)
+
+    assert facts(rest) == facts(producers)

@@ -82,6 +82,21 @@ class ProducerEntry(NamedTuple):
         return next((each for each in self.batches if (each.first_sequence, each.last_sequence) == wanted), None)
 
 
+def entries_before(entries: Iterable[ProducerEntry], offset: int) -> list[ProducerEntry]:
+    """What is still to be known at ``offset`` of producers that are known at the end of the log.
+
+    The batches from ``offset`` on bring it back to what it is at the end. What they supersede is left out: batches of
+    an epoch that has ended, a transaction that has.
+    """
+    found = []
+    for entry in entries:
+        batches = tuple(each for each in entry.batches if each.last_offset < offset)
+        first = entry.transaction_first_offset
+        began = first if first < offset else NO_TRANSACTION
+        found.append(entry._replace(batches=batches, transaction_first_offset=began))
+    return found
+
+
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file's bytes."""
     steps = encoding_snapshot(entries)

@@ -5,7 +5,7 @@ import os
 from uuid import UUID
 
 import pytest
-from log.directories.test_manager import Later, crash
+from log.directories.test_manager import Later, crash, opened
 from log.samples import batch_of, transactional, whole
 
 from sparklog.config.definition import parse
@@ -108,6 +108,46 @@ def test_a_copy_begins_where_the_first_segment_does_and_knows_the_producers_befo
     rig.copy_all()
     assert whole(future) == whole(rig.log)
     assert future.epochs.entries == ((0, 4), (3, 8))
+
+
+def snapshot_of(log):
+    return log.directory / f"{log.base_offset:020d}.snapshot"
+
+
+LACKS = {
+    "none was written": lambda path: path.unlink(),
+    "it is damaged": lambda path: path.write_bytes(b"torn"),
+    "it is none": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+def remembered(log):
+    """Of each producer its epoch, and the sequences and offsets of its last batches."""
+    return {each.producer_id: (each.epoch, [batch[:4] for batch in each.batches]) for each in log.producers}
+
+
+@pytest.mark.parametrize("lack", LACKS.values(), ids=LACKS)
+def test_a_copy_knows_the_producers_before_it_where_the_log_has_no_snapshot_of_them(rig, lack):
+    known = remembered(rig.log)
+    assert known == {7: (0, [(0, 1, 2, 3)])}
+    assert rig.log.base_offset == 4
+    lack(snapshot_of(rig.log))
+    new = rig.named()
+    rig.copies.retire(rig.copies.swap(TP), new)
+    rig.copies.secure(new)
+    crash(rig.logs)
+    rig.logs = opened(Later(), rig.a, rig.b)
+    again = rig.logs.logs[TP]
+    assert again.directory == new.directory
+    assert remembered(again) == known
+
+
+def test_the_producers_before_a_copy_outlive_a_power_cut(rig, tmp_path):
+    with FaultyFiles(rig.b) as files:
+        rig.begin()
+    files.cut(tmp_path / "cut", seed=0)
+    (found,) = (tmp_path / "cut").glob(f"*-future/{snapshot_of(rig.log).name}")
+    assert found.read_bytes() == snapshot_of(rig.log).read_bytes()
 
 
 def test_a_copy_of_a_partition_without_a_topic_id_has_none(tmp_path):

@@ -17,19 +17,27 @@ where it finds two.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from sparklog.errors import LogClosed
+from sparklog.errors import CorruptRecord, LogClosed
 from sparklog.log.directories import moved
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.manager import LogManager
-from sparklog.log.files import SNAPSHOT_SUFFIX, disk_refused, future_path, partition_path, segment_path, sync_directory
+from sparklog.log.files import (
+    SNAPSHOT_SUFFIX,
+    disk_refused,
+    future_path,
+    partition_path,
+    segment_path,
+    sync_directory,
+    write_atomically,
+)
 from sparklog.log.leader_epochs import EpochEntry
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
+from sparklog.log.producer_snapshot import encode_snapshot, entries_before, read_snapshot
 from sparklog.structs import FileSlice, TopicPartition
 
 
@@ -46,6 +54,18 @@ def common_end(one: Iterable[EpochEntry], one_end: int, other: Iterable[EpochEnt
 
 def _epoch_at(entries: list[EpochEntry], offset: int) -> int:
     return next(each.epoch for each in reversed(entries) if each.start_offset <= offset)
+
+
+def _producers_at(log: Log, base: int) -> bytes:
+    """The snapshot of the producers at the first segment of ``log``: its own or, where that lacks, of what it knows.
+
+    It may lack: several rolls have one snapshot where there are many producers, and a power cut takes one that was
+    just written.
+    """
+    try:
+        return encode_snapshot(read_snapshot(segment_path(log.directory, base, SNAPSHOT_SUFFIX)).values())
+    except (OSError, CorruptRecord):
+        return encode_snapshot(entries_before(tuple(log.producers), base))
 
 
 class FutureLogs:
@@ -66,9 +86,8 @@ class FutureLogs:
             if home.names(tp):  # or a crash would find the offsets of a log that was there before
                 self._logs.checkpoint_dir(home)
             path.mkdir()
-            name = segment_path(path, base, SNAPSHOT_SUFFIX).name
-            with suppress(FileNotFoundError):
-                shutil.copyfile(current.directory / name, path / name)
+            if base:
+                write_atomically(segment_path(path, base, SNAPSHOT_SUFFIX), _producers_at(current, base))
             sync_directory(home.path)
         except OSError as error:
             raise disk_refused(f"cannot begin a copy of {tp} in {home.path}", error) from error
