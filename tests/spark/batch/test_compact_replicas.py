@@ -6,7 +6,7 @@ from compaction.dump import dump
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.consumer.fetch.segment_files import SegmentFiles
 from sparklog.clock import SystemClock
-from sparklog.compaction.split import IndexStretch
+from sparklog.compaction.split import IndexStretch, RewriteStretch
 from sparklog.compaction.task import Failure
 from sparklog.spark.batch.compact import CompactOptions, run_on
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
@@ -14,7 +14,8 @@ from sparklog.testing.cluster import ClusterHarness
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 RECORDS, KEYS = 400, 7
-TOPICS = ["shared", "halfway"]
+TOPICS = {"shared": {}, "halfway": {}, "waves": {"segment.bytes": "1000"}}
+"""And their own settings."""
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +25,11 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def servers(data):
-    settings = {"cleanup.policy": "compact", "segment.bytes": "4000", "min.cleanable.dirty.ratio": "1"}
+    settings = {"cleanup.policy": "compact", "segment.bytes": "4000"}
+    settings |= {"min.cleanable.dirty.ratio": "1", "min.compaction.lag.ms": "0"}
     with ClusterHarness(data, 2, settings={"log.cleaner.threads": 1}) as harness:
         with Admin(bootstrap_servers=harness.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(topic, 1, 2, settings | {"min.compaction.lag.ms": "0"}) for topic in TOPICS])
+            admin.create_topics([NewTopic(topic, 1, 2, settings | TOPICS[topic]) for topic in TOPICS])
         with Producer(bootstrap_servers=harness.bootstrap_servers, acks="all", linger_ms=0, batch_size=300) as producer:
             for number in range(RECORDS):
                 for topic in TOPICS:
@@ -46,14 +48,14 @@ class LocalTasks:
         return [self.twist(task, lambda task=task: perform(task, self.files, SystemClock())) for task in tasks]
 
 
-def job(servers, topic, twist=lambda _, act: act()):
+def job(servers, topic, twist=lambda _, act: act(), **more):
     made = []
 
     def runner(cluster_id):
         made.append(LocalTasks(cluster_id, twist))
         return made[0]
 
-    report = run_on(runner, CompactOptions(servers, (topic,), parallelism=2, stretch_bytes=4000))
+    report = run_on(runner, CompactOptions(servers, (topic,), **{"parallelism": 2, "stretch_bytes": 4000, **more}))
     return report, made[0].ran
 
 
@@ -77,6 +79,14 @@ def test_both_replicas_are_cleaned_by_one_map(servers, data):
     assert leader == follower
     assert len(leader) == KEYS
     assert left < RECORDS // 4
+
+
+def test_the_map_is_there_until_the_last_replica_is_written_anew(servers, data):
+    """It lies beside the files of one of the replicas, which drops it when that is over."""
+    report, ran = job(servers, "waves", parallelism=1, stretch_bytes=1)
+    assert not report.has_failed, str(report)
+    assert sum(isinstance(each, IndexStretch) for each in ran) == 1
+    assert sum(isinstance(each, RewriteStretch) for each in ran) > 2  # so in several waves
 
 
 def test_a_replica_that_is_not_seen_is_left_to_its_broker(servers, data):

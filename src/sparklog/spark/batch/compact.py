@@ -460,8 +460,9 @@ class _Job:
                     self._put_in_place(cleaning, outcome)
 
     def _rewriting(self, work: _Work) -> Iterator[tuple[_Cleaning, RewriteStretch]]:
+        """The replica beside whose files the maps lie is the last: with its cleaning they go."""
         maps = tuple(path for each in work.parts for path in each.paths)
-        for cleaning in work.open:
+        for cleaning in sorted(work.open, key=lambda each: each.grant is work.decision.source):
             states, target = states_between(cleaning.traced), cleaning.grant.target
             for number, stretch in enumerate(cleaning.stretches):
                 aborted = tuple(within(cleaning.traced[0].aborted, target, stretch))
