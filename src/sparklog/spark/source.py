@@ -29,9 +29,14 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
         return "sparklog"
 
     def schema(self) -> StructType:
-        from sparklog.spark.read.options import wants_headers
+        from sparklog.spark.read.options import history_of, wants_headers
         from sparklog.spark.schema import source_schema
 
+        history = history_of(self.options)
+        if history is not None:
+            from sparklog.spark.lake.history.snapshot import Snapshot
+
+            return Snapshot.open(*history).read_schema(include_headers=wants_headers(self.options))
         return source_schema(wants_headers(self.options))
 
     def reader(self, schema: StructType) -> SparklogReader:

@@ -72,7 +72,8 @@ class SparklogReader(DataSourceReader):  # type: ignore[misc]
     """The batch source. It pushes no filter down: Spark 4.2 shares one plan among all uses of a DataFrame."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        check_read_schema(schema)
+        if options.history is None:  # else the table says which columns there are
+            check_read_schema(schema)
         self._options = options
         self._schema = schema
 

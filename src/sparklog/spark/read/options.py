@@ -114,6 +114,13 @@ def wants_headers(options: Mapping[str, str]) -> bool:
     return RawOptions(options).value(table.INCLUDE_HEADERS)
 
 
+def history_of(options: Mapping[str, str]) -> tuple[str, AsOf | None] | None:
+    """The table that is read with the log, and which version of it; None where there is none."""
+    raw = RawOptions(options)
+    name = raw.value(table.HISTORY)
+    return None if name is None else (name, raw.value(table.HISTORY_AS_OF))
+
+
 def _directories(raw: RawOptions) -> tuple[str, ...]:
     found = raw.value(table.PATH)
     if found and raw.has(table.BOOTSTRAP_SERVERS):

@@ -43,7 +43,8 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads micro-batches of what the options select."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        check_read_schema(schema)
+        if options.history is None:  # else the table says which columns there are
+            check_read_schema(schema)
         self._options = options
         self._schema = schema
         self._open_planner: StreamPlanner | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
@@ -36,6 +36,10 @@ class ValueFormat:
             )
         if self.writers is not None and self.name != "avro":
             raise DataSourceError("SPARKLOG_INVALID_OPTION", "only values in Avro have schemas of writers")
+
+    def without_session(self) -> ValueFormat:
+        """The same, so that its schema can be read where there is no Spark session. Raises as ``decoder`` does."""
+        return self if self.name == "avro" else replace(self, schema=_struct(self.schema).json())
 
     def decoder(self) -> ValueDecoder:
         """Raises DataSourceError for a schema that cannot be read. A schema in DDL needs a Spark session."""

@@ -82,10 +82,10 @@ class TestByHand:
 
     def test_a_text_that_was_cut_is_no_topic(self, tmp_path):
         cut = "a" * 32
-        file = TableFile("part", 1, 0, 9, (0, 0), (cut, cut + "\U0010ffff"), 0, None)
+        file = TableFile("part", 1, 0, 9, (0, 0), (cut, cut + "\U0010ffff"), 0, (), None)
         whole = file._replace(topics=(cut, cut))
-        assert not Snapshot("t", str(tmp_path), 0, frozenset(), (file,)).has_topic(cut)
-        assert Snapshot("t", str(tmp_path), 0, frozenset(), (whole,)).has_topic(cut)
+        assert not Snapshot("t", str(tmp_path), 0, StructType(), None, (file,)).has_topic(cut)
+        assert Snapshot("t", str(tmp_path), 0, StructType(), None, (whole,)).has_topic(cut)
 
     def test_what_a_task_is_given(self, tmp_path):
         log = DeltaLog(tmp_path / "table")

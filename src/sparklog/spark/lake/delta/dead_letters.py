@@ -6,7 +6,9 @@ It has offsets of its own: below them, each record is settled, as a dead letter 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,17 +16,19 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
 from sparklog.spark.lake.columns import TableColumns
-from sparklog.spark.lake.delta.decoding import REASON, Settled
+from sparklog.spark.lake.decoding import REASON, Decoding, Settled
 from sparklog.spark.lake.delta.maintenance import Maintenance, TableMaintenance
 from sparklog.spark.lake.delta.table import Commit, DeltaTable
 from sparklog.spark.lake.destination import refuse
 from sparklog.spark.lake.files import TableFiles, WrittenFile, remove_files
 from sparklog.spark.lake.progress import Progress
+from sparklog.spark.read.offsets import OffsetRange
 from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
 _OWNER = "sparklog.deadLetters.of"
 """The property that has the id of the table whose dead letters these are."""
 _COLUMNS = TableColumns(values=StructType().add(REASON, StringType()))
@@ -72,6 +76,11 @@ class DeadLetterCommit:
         self.files = TableFiles(facts.location, facts.columns, facts.partition_by, compression, file_bytes)
         self._is_committed = False
 
+    @property
+    def name(self) -> str:
+        """Of the table."""
+        return self._table.name
+
     def expect(self, partitions: Iterable[Progress]) -> None:
         self._commit.expect(partitions)
 
@@ -112,3 +121,54 @@ class DeadLetterCommit:
         """Remove files, unless they are committed."""
         if not self._is_committed:
             remove_files(self.files.location, list(files))
+
+
+class Settling:
+    """The decoding of one commit of a table, and the commit of dead letters before it, if there is a place for them."""
+
+    def __init__(
+        self, dead_letters: DeadLetterCommit | None, decoding: Decoding, known: Mapping[Progress, int]
+    ) -> None:
+        """``known`` is how far the table has come."""
+        self._dead_letters = dead_letters
+        self._decoding = decoding
+        self._known = known
+        self._ends = {each.tp: offset for each, offset in known.items()}
+        self._back: set[TopicPartition] = set()
+        """Those whose log was cut off, and that go on before where the table has come."""
+
+    @property
+    def files(self) -> TableFiles | None:
+        """Where dead letters are written."""
+        return None if self._dead_letters is None else self._dead_letters.files
+
+    def expect(self, partitions: Sequence[Progress]) -> None:
+        """As an intake does."""
+        if self._dead_letters is not None:
+            self._dead_letters.expect(partitions)
+            settled = self._dead_letters.settled(partitions, self._known)
+            self._decoding = replace(self._decoding, settled=settled)
+
+    def decoding(self, ranges: Iterable[OffsetRange]) -> Decoding:
+        """Of a task that has these ranges."""
+        self._back |= {each.tp for each in ranges if each.start < self._ends.get(each.tp, 0)}
+        settled = {tp: each for tp, each in self._decoding.settled.items() if tp not in self._back}
+        return replace(self._decoding, settled=settled)
+
+    def finish(self, files: Sequence[WrittenFile], offsets: Mapping[Progress, int]) -> None:
+        """Commit the dead letters. Raises as ``DeadLetterCommit.finish`` does."""
+        if self._dead_letters is not None:
+            back = self._back | {each.tp for each, offset in offsets.items() if offset < self._known.get(each, 0)}
+            self._dead_letters.finish(files, offsets, back)
+        letters = sum(each.rows for each in files)
+        if letters:
+            _log.warning("%d records did not decode, and are in table %s", letters, self._name)
+
+    @property
+    def _name(self) -> str:
+        return "" if self._dead_letters is None else self._dead_letters.name
+
+    def discard(self, files: Iterable[WrittenFile]) -> None:
+        """Remove files of dead letters, unless they are committed."""
+        if self._dead_letters is not None:
+            self._dead_letters.discard(files)

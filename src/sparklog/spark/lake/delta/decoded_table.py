@@ -5,35 +5,33 @@ Invariants: ``docs/adr/0031-decoded-tables.md``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.types import StringType
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.ages import Timestamps
 from sparklog.spark.lake.columns import DAY, TABLE_COLUMNS, TableColumns, source_columns
+from sparklog.spark.lake.decoding import Decoding
 from sparklog.spark.lake.delta.base import TableDestination, TableIntake, TableTarget
-from sparklog.spark.lake.delta.dead_letters import DeadLetterCommit, DeadLetters
-from sparklog.spark.lake.delta.decoding import Decoding
+from sparklog.spark.lake.delta.dead_letters import DeadLetters, Settling
 from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.table import Commit, DeltaTable
 from sparklog.spark.lake.files import Offloaded, TableFiles, TableWriter, WrittenFile, check_compression
 from sparklog.spark.lake.location import is_within
 from sparklog.spark.lake.progress import Progress
+from sparklog.spark.lake.value_schema import VALUES_PROPERTY, ValueSchema
 from sparklog.spark.read.columns import read_ranges
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import READ_COLUMNS
 from sparklog.spark.values.formats import ValueFormat
-from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_log = logging.getLogger(__name__)
 KEY_FORMATS = ("binary", "string")
 EXTRA_COLUMNS = ("value", "headers", "timestampType")
 """Columns of the log that a decoded table has if they are asked for."""
@@ -78,13 +76,20 @@ class DecodedTable(TableTarget):
                 " one would remove files of the other: name a directory of its own"
             )
 
-    def open(self, spark: SparkSession) -> DecodedTableDestination:
-        decoding = Decoding(
-            self.values.decoder(), self.key_format == "string", self.into, self.dead_letters is not None
-        )
-        return DecodedTableDestination(spark, self, decoding, self._columns(decoding))
+    def open(self, spark: SparkSession) -> TableDestination[Any]:
+        values = self.value_schema()
+        return DecodedTableDestination(spark, self, values, self.columns(values.decoding()))
 
-    def _columns(self, decoding: Decoding) -> TableColumns:
+    def value_schema(self) -> ValueSchema:
+        """What the table says of its values. Raises DataSourceError for a schema that cannot be read."""
+        return ValueSchema.recorded(
+            self.values,
+            is_text_key=self.key_format == "string",
+            into=self.into,
+            has_dead_letters=self.dead_letters is not None,
+        )
+
+    def columns(self, decoding: Decoding) -> TableColumns:
         """Raises DataSourceError for names that occur twice, and for a partition column that there is not."""
         known = dict(TABLE_COLUMNS)
         if self.key_format == "string":
@@ -161,15 +166,12 @@ class DecodeRanges:
 class DecodedTableDestination(TableDestination[DecodedFiles]):
     """The table, and that of its dead letters."""
 
-    def __init__(self, spark: SparkSession, target: DecodedTable, decoding: Decoding, columns: TableColumns) -> None:
+    def __init__(self, spark: SparkSession, target: DecodedTable, values: ValueSchema, columns: TableColumns) -> None:
         super().__init__(spark, DeltaTable(spark, target.name, columns), target)
         self._target = target
-        self._decoding = decoding
-        self._dead_letters = (
-            DeadLetters(spark, target.dead_letters, target.compression, target.file_bytes, target.maintenance)
-            if target.dead_letters is not None
-            else None
-        )
+        self._properties = {VALUES_PROPERTY: values.to_json()}
+        self._decoding = values.decoding()
+        self._dead_letters = dead_letters_of(spark, target)
 
     def prepare(self) -> None:
         super().prepare()
@@ -177,11 +179,13 @@ class DecodedTableDestination(TableDestination[DecodedFiles]):
             self._dead_letters.prepare(self._table.table_id)
 
     def _create(self) -> None:
-        self._table.create(self._target.partition_by)
+        self._table.create(self._target.partition_by, self._properties)
 
     def begin(self) -> DecodedTableIntake:
         dead_letters = self._dead_letters.begin() if self._dead_letters is not None else None
-        return DecodedTableIntake(self._table.begin(), dead_letters, self._target, self._decoding)
+        commit = self._table.begin()
+        commit.note_properties(self._properties)
+        return DecodedTableIntake(commit, self._target, Settling(dead_letters, self._decoding, commit.table.progress))
 
     def tend(self, outcomes: Sequence[DecodedFiles]) -> None:
         super().tend(outcomes)
@@ -195,50 +199,34 @@ class DecodedTableDestination(TableDestination[DecodedFiles]):
 class DecodedTableIntake(TableIntake[DecodedFiles]):
     """One commit to the table, and before it one of dead letters."""
 
-    def __init__(
-        self, commit: Commit, dead_letters: DeadLetterCommit | None, target: DecodedTable, decoding: Decoding
-    ) -> None:
+    def __init__(self, commit: Commit, target: DecodedTable, settling: Settling) -> None:
         super().__init__(commit, target)
-        self._dead_letters = dead_letters
-        self._target = target
-        self._decoding = decoding
-        self._known = {each.tp: offset for each, offset in self.progress.items()}
-        self._back: set[TopicPartition] = set()
-        """Those whose log was cut off, and that go on before where the table has come."""
+        self._settling = settling
 
     def expect(self, partitions: Iterable[Progress]) -> None:
         expected = list(partitions)
         super().expect(expected)
-        if self._dead_letters is not None:
-            self._dead_letters.expect(expected)
-            settled = self._dead_letters.settled(expected, self.progress)
-            self._decoding = replace(self._decoding, settled=settled)
+        self._settling.expect(expected)
 
     def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> DecodeRanges:
-        self._back |= {each.tp for each in ranges if each.start < self._known.get(each.tp, 0)}
-        settled = {tp: each for tp, each in self._decoding.settled.items() if tp not in self._back}
-        return DecodeRanges(
-            reading,
-            tuple(ranges),
-            replace(self._decoding, settled=settled),
-            self._table_files,
-            self._dead_letters.files if self._dead_letters is not None else None,
-        )
+        decoding = self._settling.decoding(ranges)
+        return DecodeRanges(reading, tuple(ranges), decoding, self._table_files, self._settling.files)
 
     def finish(self, outcomes: Sequence[DecodedFiles], offsets: Mapping[Progress, int]) -> int:
-        if self._dead_letters is not None:
-            back = self._back | {each.tp for each, offset in offsets.items() if offset < self.progress.get(each, 0)}
-            self._dead_letters.finish([file for each in outcomes for file in each.dead_letters.files], offsets, back)
-        letters = sum(each.dead_letters.rows for each in outcomes)
-        if letters:
-            _log.warning("%d records did not decode, and are in table %s", letters, self._target.dead_letters)
+        self._settling.finish([file for each in outcomes for file in each.dead_letters.files], offsets)
         return self._commit.finish([file for each in outcomes for file in each.rows_written.files], offsets)
 
     def discard(self, outcomes: Iterable[DecodedFiles]) -> None:
         found = list(outcomes)
         self._remove(file for each in found for file in each.rows_written.files)
-        if self._dead_letters is not None:
-            self._dead_letters.discard(file for each in found for file in each.dead_letters.files)
+        self._settling.discard(file for each in found for file in each.dead_letters.files)
+
+
+def dead_letters_of(spark: SparkSession, target: DecodedTable) -> DeadLetters | None:
+    """The table that a target names for what does not decode."""
+    if target.dead_letters is None:
+        return None
+    return DeadLetters(spark, target.dead_letters, target.compression, target.file_bytes, target.maintenance)
 
 
 def _invalid(message: str) -> DataSourceError:

@@ -65,7 +65,7 @@ class TableFacts:
 
     location: str
     version: int
-    columns: tuple[str, ...]
+    schema: StructType
     partition_by: tuple[str, ...]
     progress: dict[Progress, int]
     """The next offset of each partition that has been offloaded to it."""
@@ -77,6 +77,15 @@ class TableFacts:
     table_id: str
     """Drawn by Delta when the table was made."""
     properties: dict[str, str]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.schema.names)
+
+    @property
+    def stored(self) -> StructType:
+        """The columns that are in the files: those of the partition are in their names."""
+        return StructType([each for each in self.schema.fields if each.name not in self.partition_by])
 
 
 class DeltaTable:
@@ -200,6 +209,7 @@ class Commit:
         self._name = name
         self._columns = columns
         self._evolved: StructType | None = None
+        self._properties: dict[str, str] = {}
         self._epochs: dict[Progress, int] = {}
         self._partition_counts: dict[Progress, int] = {}
         self._read: dict[str, Any] | None = None
@@ -216,7 +226,7 @@ class Commit:
         return TableFacts(
             str(snapshot.path().getParent().toString()),
             int(snapshot.version()),
-            tuple(schema.names),
+            schema,
             partition_by,
             _told(applications, APPLICATION),
             _told(applications, EPOCH_APPLICATION),
@@ -250,6 +260,12 @@ class Commit:
     def note_partition_counts(self, counts: Mapping[Progress, int]) -> None:
         """Let the commit say how many partitions topics have (``Progress.of_topic``)."""
         self._partition_counts = dict(counts)
+
+    def note_properties(self, properties: Mapping[str, str]) -> None:
+        """Let the commit give the table these properties, as far as it does not have them."""
+        self._properties = {
+            name: value for name, value in properties.items() if self.table.properties.get(name) != value
+        }
 
     def read_files(self) -> list[StoredFile]:
         """All files of the table. The commit fails from now on if another one adds or removes a file before it.
@@ -285,7 +301,7 @@ class Commit:
         for application, version in versions.items():
             actions.append({"txn": {"appId": application, "version": version, "lastUpdated": now_ms}})
         try:
-            self._evolve()
+            self._change_metadata()
             version = int(self._transaction.commit(self._seq(actions, removed), self._operation(offsets)))
         except ConcurrentTransactionException as error:
             raise Overtaken(
@@ -309,11 +325,13 @@ class Commit:
             said = f"table {self._name} has version {version}, but whether a power cut would leave it is not known"
             raise DataSourceError("SPARKLOG_TABLE_NOT_WRITTEN", f"{said}: {error}") from error
 
-    def _evolve(self) -> None:
-        """Let the commit add the columns that are missing."""
-        if self._evolved is not None:
+    def _change_metadata(self) -> None:
+        """Let the commit add the columns and the properties that are missing."""
+        if self._evolved is not None or self._properties:
             action = json.loads(self._transaction.metadata().json())
-            action["metaData"]["schemaString"] = self._evolved.json()
+            if self._evolved is not None:
+                action["metaData"]["schemaString"] = self._evolved.json()
+            action["metaData"].setdefault("configuration", {}).update(self._properties)
             self._transaction.updateMetadata(self._delta.actions.Action.fromJson(json.dumps(action)), False)
 
     def _seq(self, actions: Sequence[dict[str, Any]], removed: Iterable[str]) -> Any:

@@ -22,18 +22,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.extras import install_line
 from sparklog.record.layout import MAX_INT64
 from sparklog.spark.failures import first_line
-from sparklog.spark.lake.columns import TABLE_COLUMNS
+from sparklog.spark.lake.columns import TABLE_COLUMNS, TIME_COLUMNS
 from sparklog.spark.lake.files import opened
 from sparklog.spark.lake.location import location_of
 from sparklog.spark.lake.progress import EPOCH_APPLICATION, UPSERT_PROPERTY, Progress
+from sparklog.spark.lake.value_schema import VALUES_PROPERTY, ValueSchema
 from sparklog.spark.options.history import AsOf
 from sparklog.spark.read.offsets import OffsetRange
+from sparklog.spark.schema import check_read_schema, source_schema
 from sparklog.structs import NO_EPOCH, TopicPartition
 
 ROW_NAMES = ("topic", "partition", "offset")
@@ -62,6 +64,8 @@ class TableFile(NamedTuple):
     topics: tuple[str, str] | None
     last_ms: int
     """No record is younger, by its timestamp."""
+    constants: tuple[tuple[str, Any], ...]
+    """Fields of the values that the table is partitioned by: the files do not have them."""
     kept: bytes | None
     """A bit a row, the first row's is the highest of the first byte: 0 for a row that is deleted. None: none is."""
 
@@ -86,7 +90,9 @@ class Snapshot:
     """As the user wrote it."""
     location: str
     version: int
-    columns: frozenset[str]
+    schema: StructType
+    values: ValueSchema | None
+    """How values are decoded; None where the table has them as they are."""
     files: tuple[TableFile, ...]
     is_pinned: bool = False
     """Whether it is this version that is wanted, not the newest."""
@@ -126,9 +132,10 @@ class Snapshot:
         if as_of is not None:
             _go_back(name, location, handle, as_of)
         schema = StructType.fromJson(json.loads(handle.schema().to_json()))
-        _check(name, schema, handle)
-        columns, files = frozenset(schema.names), _files(handle)
-        return cls(name, location, int(handle.version()), columns, files, as_of is not None, {}, {}, handle)
+        values = _values(name, handle)
+        _check(name, schema, handle, values)
+        files = _files(handle)
+        return cls(name, location, int(handle.version()), schema, values, files, as_of is not None, {}, {}, handle)
 
     def newest(self) -> Snapshot:
         """The newest version of the same table, in whatever directory a task works. Raises as ``open`` does."""
@@ -171,9 +178,29 @@ class Snapshot:
         found = (Progress.from_application(text) for text in _applications(self.location))
         return sorted({each for each in found if each is not None})
 
+    def read_schema(self, *, include_headers: bool) -> StructType:
+        """The columns of a read for which nobody names any: a log's, or those of a decoded table but for the time's."""
+        if self.values is None:
+            return source_schema(include_headers)
+        return StructType([each for each in self.schema.fields if each.name not in TIME_COLUMNS])
+
+    def check_schema(self, schema: StructType) -> None:
+        """Raises DataSourceError for columns that the table does not have, or has of another type."""
+        if self.values is None:
+            check_read_schema(schema)
+        self.check_columns(schema.names)
+        known = {each.name: each.dataType for each in self.schema.fields}
+        for each in schema.fields:
+            if each.dataType.simpleString() != known[each.name].simpleString():
+                raise DataSourceError(
+                    "SPARKLOG_UNSUPPORTED_SCHEMA",
+                    f"column {each.name!r} is {known[each.name].simpleString()} in table {self.name}, not"
+                    f" {each.dataType.simpleString()}; cast it after reading",
+                )
+
     def check_columns(self, names: Iterable[str]) -> None:
         """Raises DataSourceError for a column that the table does not have."""
-        missing = [name for name in names if name not in self.columns]
+        missing = [name for name in names if name not in self.schema.names]
         if missing:
             raise DataSourceError(
                 "SPARKLOG_UNSUPPORTED_SCHEMA",
@@ -219,7 +246,15 @@ def _committed(location: str, version: int) -> datetime | None:
     return None if modified is None else modified.replace(microsecond=modified.microsecond // 1000 * 1000)
 
 
-def _check(name: str, schema: StructType, handle: Any) -> None:
+def _values(name: str, handle: Any) -> ValueSchema | None:
+    told = handle.metadata().configuration.get(VALUES_PROPERTY)
+    try:
+        return None if told is None else ValueSchema.from_json(told)
+    except ValueError as error:
+        refuse(name, str(error))
+
+
+def _check(name: str, schema: StructType, handle: Any, values: ValueSchema | None) -> None:
     unknown = set(handle.protocol().reader_features or ()) - _UNDERSTOOD - {"columnMapping"}
     if unknown:
         refuse(name, f"it has features of Delta that are not understood here: {', '.join(sorted(unknown))}")
@@ -231,11 +266,16 @@ def _check(name: str, schema: StructType, handle: Any) -> None:
             f"its columns have other names in its files; ALTER TABLE … SET TBLPROPERTIES ('{_COLUMN_MAPPING}' ="
             " 'none') writes them anew",
         )
+    known = TABLE_COLUMNS if values is None or not values.is_text_key else {**TABLE_COLUMNS, "key": StringType()}
     for column in schema.fields:
-        expected = TABLE_COLUMNS.get(column.name)
+        expected = known.get(column.name)
+        if expected is None and values is not None:
+            continue
         if expected is None:
             refuse(
-                name, f"it has a column {column.name}, which a log does not have: decoded records are not all records"
+                name,
+                f"it has a column {column.name}, which a log does not have, and it does not say how values are decoded"
+                f" ({VALUES_PROPERTY}): the next commit of an offload with --value-format writes that",
             )
         if expected.simpleString() != column.dataType.simpleString():
             refuse(name, f"its column {column.name} is {column.dataType.simpleString()}, not that of a log")
@@ -256,6 +296,7 @@ def _files(handle: Any) -> tuple[TableFile, ...]:
     least, greatest = _bounds(actions, "partition")
     first, last = _bounds(actions, "topic")
     times = _millis(_bound(actions, "max", "timestamp"), count)
+    constants = _constants(actions)
     kept = _kept(handle)
     paths, sizes = map(unquote, actions.column("path").to_pylist()), actions.column("size_bytes").to_pylist()
     return tuple(
@@ -267,10 +308,20 @@ def _files(handle: Any) -> tuple[TableFile, ...]:
             (_or(least[index], 0), _or(greatest[index], MAX_INT64)),
             None if first[index] is None or last[index] is None else (first[index], last[index]),
             times[index],
+            constants[index],
             kept.get(_file_name(path)),
         )
         for index, path in enumerate(paths)
     )
+
+
+def _constants(actions: pa.Table) -> list[tuple[tuple[str, Any], ...]]:
+    """The values of each file that it has by its place in the table, but for those of the log and of time."""
+    if "partition" not in actions.schema.names:
+        return [()] * actions.num_rows
+    found = [name for name in actions.schema.field("partition").type.names if name not in TABLE_COLUMNS]
+    values = [pc.struct_field(actions.column("partition"), name).to_pylist() for name in found]
+    return [tuple(zip(found, row, strict=True)) for row in zip(*values, strict=True)] or [()] * actions.num_rows
 
 
 def _or(value: int | None, default: int) -> int:

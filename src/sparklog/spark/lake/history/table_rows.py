@@ -225,7 +225,8 @@ class _ParquetFiles:
     def rows(self, piece: _Piece, wanted: OffsetRange, schema: pa.Schema) -> Iterator[pa.Table]:
         """The rows of a row group that are in the range, as ``schema`` has them; nothing where there are none.
 
-        A column that was added to the table after the file was written is null.
+        A column by which the table is partitioned has the value of the file; one that was added to the table after the
+        file was written is null.
         """
         parquet = self._file(piece.file.path)
         there = set(parquet.schema_arrow.names)
@@ -237,12 +238,13 @@ class _ParquetFiles:
             return
         others = [each for each in schema.names if each in there and each != "offset"]
         found = self._columns(parquet, piece, others) if others else marks.select([])
+        constants = dict(piece.file.constants)
         arrays = [
             marks.column("offset")
             if field.name == "offset"
             else _as(found.column(field.name), field.type)
             if field.name in there
-            else pa.nulls(len(chosen), field.type)
+            else pa.repeat(pa.scalar(constants.get(field.name), field.type), len(chosen))
             for field in schema
         ]
         yield _picked(pa.Table.from_arrays(arrays, schema=schema), chosen)

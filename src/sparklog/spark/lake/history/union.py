@@ -20,6 +20,7 @@ from sparklog.client.cluster.offsets import OffsetAndTimestamp
 from sparklog.errors import ApiError, DataSourceError
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.spark.failures import translated
+from sparklog.spark.lake.history.decoded_rows import DecodedRows
 from sparklog.spark.lake.history.snapshot import Snapshot, refuse
 from sparklog.spark.lake.history.table_rows import TableRows
 from sparklog.spark.lake.progress import Progress
@@ -37,7 +38,6 @@ from sparklog.spark.read.offsets import OffsetRange, Offsets
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver, TopicIds
 from sparklog.spark.read.sizes import PartitionSizes, SizeEstimator
-from sparklog.spark.schema import READ_COLUMNS
 from sparklog.spark.stream.offset import Epochs, StreamOffset
 from sparklog.spark.stream.planner import StreamPlanner
 from sparklog.spark.stream.reader import SparklogStreamReader
@@ -298,7 +298,7 @@ class UnionReader(SparklogReader):
         with translated(), ClusterMetadata(self._options.client) as cluster:
             resolver = UnionResolver(cluster, self._options)
             ranges = resolver.batch_ranges()
-            check_columns(resolver, self._schema)
+            resolver.side.snapshot.check_schema(self._schema)
             planned = with_login(plan_tasks(self._options, ranges, resolver), login_of_tasks(self._options))
             tasks = resolver.with_table(planned)
         return [*tasks] or [RangesPartition(())]
@@ -318,7 +318,7 @@ class UnionStreamReader(SparklogStreamReader):
         tasks = super().partitions(start, end)
         with translated():
             assert self._resolver is not None
-            check_columns(self._resolver, self._schema)
+            self._resolver.side.snapshot.check_schema(self._schema)
             self._resolver.refresh_for(each for task in tasks for each in task.ranges)
             return [*self._resolver.with_table(tasks)]
 
@@ -331,11 +331,6 @@ class UnionStreamReader(SparklogStreamReader):
     def _sources(self, cluster: ClusterMetadata, options: ReadOptions) -> tuple[OffsetResolver, SizeEstimator]:
         self._resolver = UnionResolver(cluster, options)
         return self._resolver, self._resolver
-
-
-def check_columns(resolver: UnionResolver, schema: StructType) -> None:
-    """Raises DataSourceError for a column that is to be read, and that the table does not have."""
-    resolver.side.snapshot.check_columns(name for name in schema.names if name in READ_COLUMNS)
 
 
 def read_both(options: ReadOptions, schema: StructType, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
@@ -356,7 +351,10 @@ class _Task:
         self._ranges = partition.ranges
         self._position = 0
         behind = [each._replace(start=max(each.start, self._side.held(each).end)) for each in self._ranges]
-        self._log = LogReader(options, schema, [each for each in behind if each.size > 0], self._after_loss)
+        values = self._side.snapshot.values
+        self._decoded = None if values is None else DecodedRows(values, schema)
+        columns = schema if self._decoded is None else self._decoded.columns
+        self._log = LogReader(options, columns, [each for each in behind if each.size > 0], self._after_loss)
 
     def close(self) -> None:
         self._log.close()
@@ -367,6 +365,8 @@ class _Task:
             while self._position < each.end:
                 yield from self._next(each)
         self._log.report()
+        if self._decoded is not None:
+            self._decoded.report()
 
     def _next(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Read on from the side that has the position, as far as it has the range."""
@@ -398,7 +398,8 @@ class _Task:
 
     def _from_log(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         self._position = wanted.end
-        yield from self._log.batches(wanted)
+        for batch in self._log.batches(wanted):
+            yield from [batch] if self._decoded is None else self._decoded.rows(batch)
 
     def _after_loss(
         self, cluster: ClusterMetadata, wanted: OffsetRange, position: int, error: ApiError, reporter: DataLossReporter

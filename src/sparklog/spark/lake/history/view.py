@@ -27,8 +27,8 @@ def table(
     made of the rows, or made anew. ``spark`` is the active session unless it is given. ``options`` are those of
     ``format("sparklog")``. The rows are those of the first use; call it again for later ones.
 
-    Raises ConfigError where there is no session, DataSourceError for a table that is not in the catalog. Options and
-    tables that do not suit fail the first use, with Spark's AnalysisException.
+    Raises ConfigError where there is no session, DataSourceError for a table that is not in the catalog, Spark's
+    AnalysisException for one that does not suit; options that do not suit raise it at the first use.
     """
     session = spark or SparkSession.getActiveSession()
     if session is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.lake.delta.decoding import Decoding, Settled
+from sparklog.spark.lake.decoding import Decoding, Settled
 from sparklog.spark.values.formats import ValueFormat
 from sparklog.structs import TopicPartition
 

@@ -1,0 +1,67 @@
+"""How the values of a decoded table are decoded, as the table itself says it: a property that the offload writes.
+
+Who reads the table and the log as one decodes the log's records in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from sparklog.errors import DataSourceError
+from sparklog.spark.lake.decoding import Decoding
+from sparklog.spark.values.formats import ValueFormat
+
+VALUES_PROPERTY = "sparklog.values"
+"""JSON, as ``ValueSchema.to_json`` writes it."""
+
+
+@dataclass(frozen=True)
+class ValueSchema:
+    """A value, which is pickled. Its schema can be read without a Spark session."""
+
+    values: ValueFormat
+    is_text_key: bool = False
+    """The column ``key`` is a string."""
+    into: str | None = None
+    """The one column that has all fields, as a struct; else each field is a column."""
+    has_dead_letters: bool = False
+    """Records that do not decode are not in the table, but in another."""
+
+    @classmethod
+    def recorded(
+        cls, values: ValueFormat, *, is_text_key: bool, into: str | None, has_dead_letters: bool
+    ) -> ValueSchema:
+        """Of an offload. Raises DataSourceError for a schema that cannot be read; one in DDL needs a Spark session."""
+        return cls(values.without_session(), is_text_key, into, has_dead_letters)
+
+    def decoding(self) -> Decoding:
+        """Raises DataSourceError for a schema that cannot be read."""
+        return Decoding(self.values.decoder(), self.is_text_key, self.into, self.has_dead_letters)
+
+    def to_json(self) -> str:
+        """One line."""
+        writers = self.values.writers
+        return json.dumps(
+            {
+                "format": self.values.name,
+                "schema": self.values.schema,
+                "writers": None if writers is None else {str(number): text for number, text in writers.items()},
+                "textKey": self.is_text_key,
+                "into": self.into,
+                "deadLetters": self.has_dead_letters,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> ValueSchema:
+        """Raises ValueError for another text."""
+        try:
+            told = json.loads(text)
+            writers = told["writers"]
+            numbered = None if writers is None else {int(number): each for number, each in writers.items()}
+            values = ValueFormat(told["format"], told["schema"], numbered)
+            return cls(values, told["textKey"], told["into"], told["deadLetters"])
+        except (ValueError, TypeError, KeyError, AttributeError, DataSourceError) as error:
+            said = f"its property {VALUES_PROPERTY} is not as an offload writes it: {text[:200]!r}"
+            raise ValueError(said) from error
