@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparklog.cli.connection import check_topics
 from sparklog.errors import ConfigError, DataSourceError, SparklogError
@@ -16,6 +16,7 @@ from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.batch.unattended import keep_on
 from sparklog.spark.lake.columns import DAY
 from sparklog.spark.lake.delta.decoded_table import KEY_FORMATS, DecodedTable
+from sparklog.spark.lake.delta.decoded_upsert_table import DecodedUpsertTable
 from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.raw_table import RawTable
 from sparklog.spark.lake.delta.upsert_table import UpsertTable
@@ -125,9 +126,14 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _upsert_table(args: argparse.Namespace) -> UpsertTable:
-    if args.partition_by is not None or args.value_format is not None:
-        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--upsert takes neither --partition-by nor --value-format")
+def _upsert_table(args: argparse.Namespace) -> Target:
+    if args.partition_by is not None:
+        said = "--upsert takes no --partition-by: the table is partitioned by topic and partition"
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", said)
+    if args.value_format is not None:
+        return DecodedUpsertTable(
+            **_decoding(args), skip_keyless=args.skip_keyless, more_partitions=args.accept_partitions
+        )
     return UpsertTable(
         args.table,
         args.compression,
@@ -146,27 +152,30 @@ def _target(args: argparse.Namespace) -> Target:
     if args.upsert:
         return _upsert_table(args)
     partition_by = tuple(filter(None, (DAY if args.partition_by is None else args.partition_by).split(",")))
-    maintenance = _maintenance(args)
     if args.value_format is None:
         if args.files is not None:
             return FilesTarget(args.files, args.format, args.compression)
         if args.jdbc is not None:
             return _jdbc_table(args)
-        return RawTable(args.table, partition_by, args.compression, maintenance=maintenance)
+        return RawTable(args.table, partition_by, args.compression, maintenance=_maintenance(args))
+    return DecodedTable(**_decoding(args), partition_by=partition_by)
+
+
+def _decoding(args: argparse.Namespace) -> dict[str, Any]:
+    """What all kinds of decoded tables are made with."""
     if args.schema is None:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", "--value-format needs --schema FILE")
-    return DecodedTable(
-        args.table,
-        ValueFormat(args.value_format, _text(args.schema), _writers(args.writer_schema)),
-        args.key_format,
-        tuple(filter(None, vars(args)["with"].split(","))),
-        args.into,
-        args.evolve,
-        args.dead_letters,
-        partition_by,
-        args.compression,
-        maintenance=maintenance,
-    )
+    return {
+        "name": args.table,
+        "values": ValueFormat(args.value_format, _text(args.schema), _writers(args.writer_schema)),
+        "key_format": args.key_format,
+        "extra": tuple(filter(None, vars(args)["with"].split(","))),
+        "into": args.into,
+        "evolve": args.evolve,
+        "dead_letters": args.dead_letters,
+        "compression": args.compression,
+        "maintenance": _maintenance(args),
+    }
 
 
 def _writers(given: list[str]) -> dict[int, str] | None:

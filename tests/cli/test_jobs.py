@@ -70,7 +70,7 @@ def test_the_jobs_own_options_are_shown_and_their_misuse_is_told(run):
         ("--files d --partition-by day", "--partition-by does nothing without --table"),
         ("--files d --upsert", "--upsert does nothing without --table"),
         ("--jdbc jdbc:x --value-format json --schema s", "--value-format does nothing without --table"),
-        ("--table b/c --upsert --partition-by day", "--upsert takes neither --partition-by nor --value-format"),
+        ("--table b/c --upsert --partition-by day", "--upsert takes no --partition-by"),
         ("--table b/c --value-format json", "--value-format needs --schema FILE"),
     ],
 )

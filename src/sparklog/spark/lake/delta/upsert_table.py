@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparklog.spark.lake.delta.base import TableDestination, TableIntake, TableTarget
+from sparklog.spark.lake.delta.dead_letters import Settling
 from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.stored_files import StoredFile
 from sparklog.spark.lake.delta.table import Commit, DeltaTable, TableFacts
-from sparklog.spark.lake.delta.upsert import Share, Upserted, UpsertRanges, partition_value
+from sparklog.spark.lake.delta.upsert import Decoded, Share, Upserted, UpsertRanges, partition_value
 from sparklog.spark.lake.destination import refuse
 from sparklog.spark.lake.files import WrittenFile, check_compression
 from sparklog.spark.lake.progress import UPSERT_PROPERTY, Progress
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
-_PARTITION_BY = ("topic", "partition")
+PARTITION_BY = ("topic", "partition")
 _REQUIRED = ("key", "offset")
 _PROPERTIES = {UPSERT_PROPERTY: "true", "delta.enableDeletionVectors": "false"}
 _UNSUITABLE = {
@@ -38,8 +39,19 @@ _UNSUITABLE = {
 """Properties that no upsert keeps, where they are true."""
 
 
+class UpsertTarget(TableTarget):
+    """What all kinds of upserted tables have: dataclasses with these fields and their own."""
+
+    skip_keyless: bool
+    """Leave out records without a key, with a warning; else they are an error."""
+    more_partitions: bool
+    """Go on with a topic that has more partitions than before: keys that moved have a row in each."""
+    key_bytes: int
+    """A task applies the latest records of the keys of a partition when it has so much of them."""
+
+
 @dataclass(frozen=True)
-class UpsertTable(TableTarget):
+class UpsertTable(UpsertTarget):
     """Which table, and how it is written. Raises DataSourceError for a value that there is not."""
 
     name: str
@@ -48,11 +60,8 @@ class UpsertTable(TableTarget):
     file_bytes: int = 256 << 20
     """A file is complete when it has so much."""
     skip_keyless: bool = False
-    """Leave out records without a key, with a warning; else they are an error."""
     more_partitions: bool = False
-    """Go on with a topic that has more partitions than before: keys that moved have a row in each."""
     key_bytes: int = 128 << 20
-    """A task applies the latest records of the keys of a partition when it has so much of them."""
     maintenance: Maintenance = field(default_factory=Maintenance)
 
     def __post_init__(self) -> None:
@@ -65,17 +74,20 @@ class UpsertTable(TableTarget):
 class UpsertTableDestination(TableDestination[Upserted]):
     """The table."""
 
-    def __init__(self, spark: SparkSession, table: DeltaTable, target: UpsertTable) -> None:
+    def __init__(self, spark: SparkSession, table: DeltaTable, target: UpsertTarget) -> None:
         super().__init__(spark, table, target)
         self._target = target
 
     def _create(self) -> None:
-        self._table.create(_PARTITION_BY, _PROPERTIES)
+        self._table.create(PARTITION_BY, _PROPERTIES)
 
     def begin(self) -> UpsertTableIntake:
+        return UpsertTableIntake(self._begin(), self._target, self.place)
+
+    def _begin(self) -> Commit:
         commit = self._table.begin()
         _check(self.place, commit.table)
-        return UpsertTableIntake(commit, self._target, self.place)
+        return commit
 
     def _files_of(self, outcome: Upserted) -> list[WrittenFile]:
         return outcome.added
@@ -84,8 +96,10 @@ class UpsertTableDestination(TableDestination[Upserted]):
 class UpsertTableIntake(TableIntake[Upserted]):
     """One commit of files, and of those that they replace."""
 
-    def __init__(self, commit: Commit, target: UpsertTable, place: str) -> None:
+    def __init__(self, commit: Commit, target: UpsertTarget, place: str, settling: Settling | None = None) -> None:
+        """``settling``: how values are decoded; without it the table has them as they are."""
         super().__init__(commit, target)
+        self._settling = settling
         self._target = target
         self._place = place
         self._files: dict[tuple[str | None, ...], list[StoredFile]] | None = None
@@ -109,10 +123,14 @@ class UpsertTableIntake(TableIntake[Upserted]):
                 )
         self._commit.note_partition_counts(counts)
         super().expect(partitions)
+        if self._settling is not None:
+            self._settling.expect(partitions)
 
     def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> UpsertRanges:
         shares = tuple(Share(each, tuple(self._files_of(each))) for each in ranges)
-        return UpsertRanges(reading, shares, self._table_files, self._target.skip_keyless, self._target.key_bytes)
+        target, stored = self._target, self._commit.table.stored
+        decoded = Decoded(self._settling.decoding(ranges), self._settling.files) if self._settling else None
+        return UpsertRanges(reading, shares, self._table_files, stored, target.skip_keyless, target.key_bytes, decoded)
 
     def _files_of(self, each: OffsetRange) -> list[StoredFile]:
         if self._files is None:
@@ -127,16 +145,21 @@ class UpsertTableIntake(TableIntake[Upserted]):
         keyless = sum(each.keyless for each in outcomes)
         if keyless:
             _log.warning("%d records have no key, and are left out of %s", keyless, self._place)
+        if self._settling is not None:
+            self._settling.finish([file for each in outcomes for file in each.dead_letters], offsets)
         added = [file for each in outcomes for file in each.added]
         removed = [path for each in outcomes for path in each.removed]
         return self._commit.finish(added, offsets, removed)
 
     def discard(self, outcomes: Iterable[Upserted]) -> None:
-        self._remove(file for each in outcomes for file in each.added)
+        found = list(outcomes)
+        self._remove(file for each in found for file in each.added)
+        if self._settling is not None:
+            self._settling.discard(file for each in found for file in each.dead_letters)
 
 
 def _check(place: str, table: TableFacts) -> None:
-    if set(table.partition_by) != set(_PARTITION_BY):
+    if set(table.partition_by) != set(PARTITION_BY):
         refuse(place, f"it is partitioned by {', '.join(table.partition_by) or 'nothing'}, not by topic and partition")
     missing = [name for name in _REQUIRED if name not in table.columns]
     if missing:
