@@ -90,7 +90,7 @@ MISUSES = [
     (["backup", "verify", "d", "--at", "1", "--all"], "exclude each other"),
     (["load", "--topic", "a"], "--from"),
     (["offload", "--topic", "a"], "--table"),
-    (["restore"], "Missing argument 'DEST'"),
+    (["restore"], "say where from: DEST, or --from-table TABLE"),
     (["restore", "d", "--to", "a"], "--to needs the one --topic"),
     (["produce"], "Missing argument 'TOPIC'"),
     (["produce", "a", "no-such-file"], "no-such-file"),

@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 from uuid import UUID, uuid4
 
 from sparklog.backup.manifest import Backup, Backups, PartitionBackup, TopicBackup
@@ -74,7 +75,8 @@ class RestoreOptions:
 class Restored(NamedTuple):
     """What was made."""
 
-    number: int
+    number: int | None
+    """Of the backup; None of a table."""
     topics: dict[str, str]
     """The new name of each topic."""
     groups: int
@@ -91,26 +93,110 @@ def restore(
     """Make topics of a backup. Raises StorageError for a damaged backup, for a topic that is there, and where not all
     leaders' directories are visible here; ApiError, ConnectionFailed, OSError.
     """
+    origin = _BackupOrigin.open(place, options)
+    with Admin(config) as admin:
+        return Restoring(admin, origin, options, listener or (lambda *_: None), warn).restore()
+
+
+class Origin(ABC):
+    """Where the records of a restore come from. What is there was checked as far as that can be done before a topic is
+    made.
+    """
+
+    backup: Backup
+    names: Mapping[str, str]
+    """The new name of each topic that is to be restored."""
+    number: int | None
+
+    @abstractmethod
+    def batches(
+        self, source: str, partition: int, configs: Mapping[str, str]
+    ) -> Iterator[tuple[int, bytes | bytearray]]:
+        """The batches of a partition with their base offsets, in order; at last one that stands for its end.
+
+        ``source`` is the topic's old name, ``configs`` are the settings of the new one. Raises StorageError,
+        DataSourceError, OSError for what cannot be read.
+        """
+
+    @abstractmethod
+    def older(self, source: str, before_ms: int) -> tuple[int, int]:
+        """How many records of a topic have an earlier timestamp, at least; and how many there are."""
+
+    @abstractmethod
+    def note(self, cluster_id: str, name: str) -> Note:
+        """What is known of an earlier run that made the topic of this name."""
+
+
+class Note(Protocol):
+    """What is known of a topic that is being made, after the run that made it was killed."""
+
+    def is_ours(self, info: TopicInfo, ends: Sequence[int], topic: TopicBackup) -> bool:
+        """Whether a topic that is there, whose partitions end at these offsets, is one that this restore makes."""
+
+    def intend(self) -> None:
+        """Before the topic is created."""
+
+    def begin(self, topic_id: UUID) -> None:
+        """The topic is there."""
+
+    def end(self) -> None:
+        """The topic is whole."""
+
+
+class _BackupOrigin(Origin):
+    """A backup."""
+
+    def __init__(self, place: Place, number: int, backup: Backup, names: dict[str, str]) -> None:
+        self.number = number
+        self.backup = backup
+        self.names = names
+        self._place = place
+
+    @classmethod
+    def open(cls, place: Place, options: RestoreOptions) -> _BackupOrigin:
+        """Raises StorageError where there is none, or it is damaged; ConfigError for topics that are not in it."""
+        return _checked(place, options)
+
+    def batches(
+        self,
+        source: str,
+        partition: int,
+        configs: Mapping[str, str],  # noqa: ARG002
+    ) -> Iterator[tuple[int, bytes | bytearray]]:
+        return _batches(self._place, self.backup.topics[source].partitions[partition])
+
+    def older(self, source: str, before_ms: int) -> tuple[int, int]:
+        files = [file for partition in self.backup.topics[source].partitions for file in partition.files]
+        old = sum(file.records for file in files if 0 <= file.max_timestamp_ms < before_ms)
+        return old, sum(file.records for file in files)
+
+    def note(self, cluster_id: str, name: str) -> Note:
+        return _Note(self._place, cluster_id, name, self.number or 0)
+
+
+def _checked(place: Place, options: RestoreOptions) -> _BackupOrigin:
     backups = Backups(place)
     numbers = backups.numbers()
     number = options.number if options.number is not None else len(numbers) - 1
     if number not in numbers:
         raise StorageError(f"there is no backup {number} in {place.uri}" if numbers else f"no backup in {place.uri}")
     backup = backups.read(number)
-    chosen = _chosen(backup, options)
+    chosen = chosen_names(backup, options)
     problems = verify(place, backup, chosen)
     if problems:
         raise StorageError(f"backup {number} is damaged, and nothing of it is restored: {problems[0]}")
-    with Admin(config) as admin:
-        return _Run(admin, place, number, backup, chosen, options, listener or (lambda *_: None), warn).restore()
+    return _BackupOrigin(place, number, backup, chosen)
 
 
-def _chosen(backup: Backup, options: RestoreOptions) -> dict[str, str]:
-    """The new name of each topic that is to be restored. Paths are made of them: each can be a topic's name."""
+def chosen_names(backup: Backup, options: RestoreOptions, what: str = "backup") -> dict[str, str]:
+    """The new name of each topic that is to be restored. Paths are made of them: each can be a topic's name.
+
+    Raises ConfigError for a topic that the backup does not have.
+    """
     topics = options.topics or tuple(backup.topics)
     for name in (*topics, *options.names):
         if name not in backup.topics:
-            raise ConfigError(f"topic {name} is not in the backup, which has {', '.join(sorted(backup.topics))}")
+            raise ConfigError(f"topic {name} is not in the {what}, which has {', '.join(sorted(backup.topics))}")
     names = {name: options.names.get(name, name) for name in topics}
     if len(set(names.values())) < len(names):
         raise ConfigError("two topics cannot be restored under one name")
@@ -119,25 +205,14 @@ def _chosen(backup: Backup, options: RestoreOptions) -> dict[str, str]:
     return names
 
 
-class _Run:
+class Restoring:
     """One restore."""
 
-    def __init__(
-        self,
-        admin: Admin,
-        place: Place,
-        number: int,
-        backup: Backup,
-        names: dict[str, str],
-        options: RestoreOptions,
-        listener: Listener,
-        warn: Warn,
-    ) -> None:
+    def __init__(self, admin: Admin, origin: Origin, options: RestoreOptions, listener: Listener, warn: Warn) -> None:
         self._admin = admin
-        self._place = place
-        self._number = number
-        self._backup = backup
-        self._names = names
+        self._origin = origin
+        self._backup = origin.backup
+        self._names = origin.names
         self._options = options
         self._listener = listener
         self._warn = warn
@@ -146,7 +221,8 @@ class _Run:
         self._brokers = len(cluster.brokers)
 
     def restore(self) -> Restored:
-        notes = {name: _Note(self._place, self._cluster_id, name, self._number) for name in self._names.values()}
+        """Raises as the function ``restore`` does."""
+        notes = {name: self._origin.note(self._cluster_id, name) for name in self._names.values()}
         there = self._there()
         for source, name in self._names.items():
             if name in there:
@@ -156,8 +232,8 @@ class _Run:
             topic = self._backup.topics[source]
             info = there.get(name) or self._create(name, topic, notes[name])
             notes[name].begin(info.topic_id)
-            self._warn_of_retention(name, topic)
-            obstacles += self._fill(info, topic)
+            self._warn_of_retention(name, source)
+            obstacles += self._fill(info, source)
         if obstacles:
             raise StorageError(
                 f"{obstacles[0]}; the same command goes on where the directory is ({len(obstacles)} left)"
@@ -165,7 +241,7 @@ class _Run:
         groups = self._restore_groups() if self._options.with_groups else 0
         for note in notes.values():
             note.end()
-        return Restored(self._number, self._names, groups)
+        return Restored(self._origin.number, dict(self._names), groups)
 
     # Topics
 
@@ -173,55 +249,54 @@ class _Run:
         wanted = set(self._names.values())
         return {each.name: each for each in self._admin.list_topics(internal=True) if each.name in wanted}
 
-    def _check_ours(self, info: TopicInfo, note: _Note, topic: TopicBackup) -> None:
+    def _check_ours(self, info: TopicInfo, note: Note, topic: TopicBackup) -> None:
         """Raises StorageError for a topic that this restore has not made."""
-        is_ours = note.is_of(info.topic_id) or (note.is_intended and self._is_untouched(info))
-        if not is_ours or len(info.partitions) != len(topic.partitions):
+        tps = [TopicPartition(info.name, each.partition) for each in info.partitions]
+        ends = self._offsets(tps, LATEST)
+        if not note.is_ours(info, [ends[tp] for tp in tps], topic):
             raise StorageError(
                 f"topic {info.name} is there already: delete it first, or restore under another name (--to)"
             )
 
-    def _is_untouched(self, info: TopicInfo) -> bool:
-        tps = [TopicPartition(info.name, each.partition) for each in info.partitions]
-        return not any(plain_offsets(self._admin.list_offsets(dict.fromkeys(tps, LATEST))).values())
-
-    def _create(self, name: str, topic: TopicBackup, note: _Note) -> TopicInfo:
+    def _create(self, name: str, topic: TopicBackup, note: Note) -> TopicInfo:
         note.intend()
         replicas = self._options.replication_factor or min(topic.replication_factor, self._brokers)
         self._admin.create_topics([NewTopic(name, len(topic.partitions), replicas, topic.settings)])
         return self._admin.describe_topics([name])[name]
 
-    def _warn_of_retention(self, name: str, topic: TopicBackup) -> None:
+    def _warn_of_retention(self, name: str, source: str) -> None:
         """Say so where the brokers will delete soon what is restored, for retention goes by the records' own time."""
-        configs = {each.name: each.value or "" for each in self._admin.topic_configs(name)}
+        configs = self._configs(name)
         retention_ms = int(configs["retention.ms"])
         if retention_ms < 0 or "delete" not in configs["cleanup.policy"].split(","):
             return
         kept_ms = SystemClock().now_ms() - retention_ms
-        files = [file for partition in topic.partitions for file in partition.files]
-        old = sum(file.records for file in files if 0 <= file.max_timestamp_ms < kept_ms)
+        old, count = self._origin.older(source, kept_ms)
         if old:
             self._warn(
                 f"topic {name} keeps records for {retention_ms / 3_600_000:g} hours (retention.ms), by their timestamps"
-                f", and at least {old} of {sum(file.records for file in files)} that are restored are older: brokers"
+                f", and at least {old} of {count} that are restored are older: brokers"
                 f" delete these soon. To keep them, type now: sparklog topic alter {name} --config retention.ms=-1"
             )
 
     # Records
 
-    def _fill(self, info: TopicInfo, topic: TopicBackup) -> list[str]:
+    def _configs(self, name: str) -> dict[str, str]:
+        return {each.name: each.value or "" for each in self._admin.topic_configs(name)}
+
+    def _fill(self, info: TopicInfo, source: str) -> list[str]:
         """Fill the partitions that are not yet; why those are left whose leaders' directories are not here."""
         tps = [TopicPartition(info.name, each.partition) for each in info.partitions]
         ends = self._offsets(tps, LATEST)
         obstacles = []
-        for each, partition in zip(info.partitions, topic.partitions, strict=True):
+        for each, partition in zip(info.partitions, self._backup.topics[source].partitions, strict=False):
             tp = TopicPartition(info.name, each.partition)
             if ends[tp] == partition.end:
                 continue
             if ends[tp]:
                 raise StorageError(f"partition {tp} ends at offset {ends[tp]}: somebody has written to it meanwhile")
             try:
-                self._fill_partition(tp, info.topic_id, each.leader, partition)
+                self._fill_partition(tp, info, source, partition)
             except _Unseen as unseen:
                 obstacles.append(str(unseen))
         return obstacles
@@ -230,12 +305,13 @@ class _Run:
         wanted = dict.fromkeys(tps, at)
         return plain_offsets(self._admin.list_offsets(wanted, isolation=IsolationLevel.READ_UNCOMMITTED))
 
-    def _fill_partition(self, tp: TopicPartition, topic_id: UUID, leader: BrokerId, partition: PartitionBackup) -> None:
-        directory, tag = self._directory(tp, topic_id, leader), uuid4().hex
-        segments = _Segments(directory, tag, self._segment_bytes(tp.topic))
+    def _fill_partition(self, tp: TopicPartition, info: TopicInfo, source: str, partition: PartitionBackup) -> None:
+        leader, configs = info.partitions[tp.partition].leader, self._configs(tp.topic)
+        directory, tag = self._directory(tp, info.topic_id, leader), uuid4().hex
+        segments = _Segments(directory, tag, int(configs["segment.bytes"]))
         try:
             with closing(segments):
-                for base_offset, data in _batches(self._place, partition):
+                for base_offset, data in self._origin.batches(source, tp.partition, configs):
                     segments.write(base_offset, data)
                     self._listener(tp, len(data))
         except BaseException:
@@ -244,10 +320,6 @@ class _Run:
         # from here on they are the broker's: it removes what it refuses, and may be renaming them when no answer comes
         offered = OfferedSegments(tp, leader, tag, tuple(segments.paths), partition.end)
         self._admin.restore(offered, partition.start)
-
-    def _segment_bytes(self, name: str) -> int:
-        """How large a segment of the topic may be."""
-        return next(int(each.value or 0) for each in self._admin.topic_configs(name) if each.name == "segment.bytes")
 
     def _directory(self, tp: TopicPartition, topic_id: UUID, leader: BrokerId) -> Path:
         """The partition's directory at its leader. Raises _Unseen unless it is here."""
@@ -284,13 +356,17 @@ class _Unseen(Exception):
     """A leader's directory is not visible here."""
 
 
-class _Note:
+class _Note(Note):
     """What the place of a backup says of a topic that is being made of it in a cluster."""
 
     def __init__(self, place: Place, cluster_id: str, name: str, number: int) -> None:
         self._place = place
         self._directory = f"{_DIRECTORY}/{cluster_id}/{name}"
         self._content = json.dumps({"backup": number}).encode()
+
+    def is_ours(self, info: TopicInfo, ends: Sequence[int], topic: TopicBackup) -> bool:
+        is_made = self.is_of(info.topic_id) or (self.is_intended and not any(ends))
+        return is_made and len(info.partitions) == len(topic.partitions)
 
     @property
     def is_intended(self) -> bool:
@@ -343,7 +419,7 @@ class _Segments:
         is_far = bool(self.paths) and base_offset - next(reversed(self.paths)) > _MOST_OFFSETS
         if self._file is None or self._size + len(data) + layout.HEADER_SIZE > self._most or is_far:
             if self._file is not None and self._next_offset < base_offset and not is_far:
-                self._file.write(_empty_batch(base_offset - 1, self._leader_epoch))
+                self._file.write(empty_batch(base_offset - 1, self._leader_epoch))
             self.close()
             path = self.paths[base_offset] = offer_path(self._directory, base_offset, self._tag)
             self._file, self._size = path.open("xb"), 0
@@ -374,7 +450,7 @@ def _batches(place: Place, partition: PartitionBackup) -> Iterator[tuple[int, by
             raise StorageError(f"{place.uri}/{file.path} was changed while it was restored")
     last = partition.files[-1] if partition.files else None
     if (last.end if last else 0) < partition.end:
-        yield partition.end - 1, _empty_batch(partition.end - 1, last.leader_epoch if last else 0)
+        yield partition.end - 1, empty_batch(partition.end - 1, last.leader_epoch if last else 0)
 
 
 def _of_a_foreign_producer(batch: RecordBatch) -> bytearray:
@@ -384,6 +460,6 @@ def _of_a_foreign_producer(batch: RecordBatch) -> bytearray:
     return data
 
 
-def _empty_batch(offset: int, leader_epoch: int) -> bytes:
+def empty_batch(offset: int, leader_epoch: int) -> bytes:
     """A batch without records that stands for an offset, as a compaction leaves one: the log ends behind it."""
     return RecordBatchBuilder(base_offset=offset, partition_leader_epoch=leader_epoch).build()

@@ -178,7 +178,8 @@ def test_of_two_jobs_one_wins(spark, options, send, same):
 
 def test_aborted_and_undecided_records_replace_nothing(spark, cluster, options, send, same, name):
     send([(0, b"kept"), (2, b"deleted"), (4, b"stays")])
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name) as producer:
+    settings = {"transactional_id": name, "transaction_timeout_ms": 900_000}
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, **settings) as producer:
         producer.init_transactions()
         for value, decide in ((b"new", producer.commit_transaction), (b"gone", producer.abort_transaction)):
             producer.begin_transaction()

@@ -1,6 +1,7 @@
 """``sparklog restore``: topics of a backup, and what is refused."""
 
 import pytest
+from spark.lake.history.delta_log import DeltaLog
 
 pytestmark = pytest.mark.integration
 
@@ -25,3 +26,16 @@ def test_topics_are_restored(here, filled, dest):
     again = here("restore", dest)
     assert again.status == 1
     assert "is there already" in again.err
+
+
+def test_topics_of_a_table(here, cluster, filled, tmp_path):
+    table = DeltaLog(tmp_path / "table")
+    table.offload(cluster.bootstrap_servers, filled)
+    found = here("restore", "--from-table", table.path, "--topic", filled, "--to", f"{filled}-copy")
+    assert (found.status, found.out) == (0, f"restored from table {table.path}: {filled} as {filled}-copy\n")
+    assert here("consume", f"{filled}-copy").out.count("line") == 20
+    assert "say where from" in here("restore").err
+    assert "mean nothing with --from-table" in here("restore", "--from-table", table.path, "--no-groups").err
+    refused = here("restore", "--from-table", tmp_path / "none")
+    assert refused.status == 1
+    assert "SPARKLOG_NO_TABLE" in refused.err
