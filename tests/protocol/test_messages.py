@@ -10,7 +10,7 @@ from sparklog.broker.registry import OFFERED
 from sparklog.errors import LocalProtocolError, RemoteProtocolError
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import SCHEMAS, decode_request, decode_response, encode, is_flexible
+from sparklog.protocol.messages import SCHEMAS, decode_request, decode_response, encode, encode_request, is_flexible
 
 SERVED = [(api, version) for api, versions in sorted(OFFERED.items()) for version in versions]
 
@@ -28,6 +28,33 @@ def test_every_version_served_reads_and_writes_what_its_schema_says(served):
             message = decode(api, version, memoryview(data))
             message._header = None  # the library looks for it, and its decoder does not set it
             assert encode(message, version) == data
+
+
+def _commit(metadata):
+    request = messages.OffsetCommitRequest
+    partition = request.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=metadata
+    )
+    topic = request.OffsetCommitRequestTopic(name="t", partitions=[partition])
+    return request(group_id="g", member_id="", group_instance_id=None, topics=[topic])
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "message", "name"),
+    [
+        (ApiKey.OFFSET_COMMIT, 9, _commit, "committed_metadata in OffsetCommitRequestPartition"),
+        (ApiKey.OFFSET_COMMIT, 7, _commit, "committed_metadata in OffsetCommitRequestPartition"),
+        (ApiKey.DESCRIBE_GROUPS, 5, lambda text: messages.DescribeGroupsRequest(groups=["g", text]), "groups in"),
+        (ApiKey.DELETE_GROUPS, 1, lambda text: messages.DeleteGroupsRequest(groups_names=[text]), "groups_names in"),
+    ],
+    ids=lambda each: str(each) if isinstance(each, int | str) else "",
+)
+def test_a_client_sends_no_string_for_which_a_broker_hangs_up(api, version, message, name):
+    for text in ("x" * 0x7FFF, "é" * 0x3FFF):
+        decode_request(api, version, memoryview(encode_request(message(text), version)))
+    for text in ("x" * 0x8000, "é" * 0x4000):
+        with pytest.raises(LocalProtocolError, match=f"{name}.* has 32768 bytes; a string has 32767 at most"):
+            encode_request(message(text), version)
 
 
 @pytest.mark.parametrize("served", SERVED, ids=_name)

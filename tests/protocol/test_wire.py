@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.errors import RemoteProtocolError
+from sparklog.errors import LocalProtocolError, RemoteProtocolError
 from sparklog.protocol.wire import MOST_OF_STRING, MOST_TAGS, MOST_TAGS_IN_ALL, WireReader, WireWriter, frame
 from sparklog.structs import FileSlice
 
@@ -105,8 +105,10 @@ def test_a_string_is_as_long_as_two_bytes_can_say_in_either_encoding():
         writer = WireWriter(flexible=flexible)
         writer.string("a" * MOST_OF_STRING)
         assert WireReader(written(writer), flexible=flexible).string() == "a" * MOST_OF_STRING
-    writer.string("ü" * (MOST_OF_STRING // 2 + 1))
-    reader = WireReader(written(writer)[MOST_OF_STRING + 3 :], flexible=True)
+    longer = WireWriter(flexible=True)
+    longer.uvarint(MOST_OF_STRING + 2)
+    longer.raw(b"a" * (MOST_OF_STRING + 1))
+    reader = WireReader(written(longer), flexible=True)
     with pytest.raises(RemoteProtocolError, match="a string of 32768 bytes is longer than 32767"):
         reader.string_or_none()
 
@@ -115,6 +117,14 @@ def with_tags(count):
     writer = WireWriter(flexible=True)
     writer.tagged(dict.fromkeys(range(count), b"??"))
     return writer.data()
+
+
+@FLEXIBLE
+def test_no_longer_string_is_written_than_is_read(flexible):
+    writer = WireWriter(flexible=flexible)
+    writer.string("é" * (MOST_OF_STRING // 2))
+    with pytest.raises(LocalProtocolError, match="a string of 32768 bytes is longer than 32767"):
+        writer.string("é" * (MOST_OF_STRING // 2 + 1))
 
 
 def test_a_structure_has_a_hundred_tagged_fields_at_most():

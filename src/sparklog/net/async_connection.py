@@ -34,7 +34,7 @@ from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, a
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.frame import FrameReader
-from sparklog.protocol.messages import A, ApiVersionsResponse, Request, decode, decode_answer, encode
+from sparklog.protocol.messages import A, ApiVersionsResponse, Request, decode, decode_answer, encode, encode_request
 from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.security.sasl.mechanism import Mechanism
 from sparklog.structs import Chunk, Endpoint
@@ -222,7 +222,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Ask and wait: ``build`` is handed the version agreed on, at most ``ceiling``, and returns the request."""
         version = (await self._agree(api, timeout)).best(api, ceiling)
         asked = build(version)
-        body = await self.submit(api, version, [encode(asked, version)], timeout=timeout)
+        body = await self.submit(api, version, [encode_request(asked, version)], timeout=timeout)
         with answer_of(self, api):
             return decode_answer(asked, version, body)
 

@@ -32,7 +32,7 @@ from sparklog.net.unreachable import UNREACHABLE
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, api_versions_request
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
-from sparklog.protocol.messages import A, ApiVersionsResponse, Request, decode, decode_answer, encode
+from sparklog.protocol.messages import A, ApiVersionsResponse, Request, decode, decode_answer, encode, encode_request
 from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.structs import Chunk, Endpoint, FileSlice
 
@@ -176,7 +176,7 @@ class BlockingConnection:
         """Ask and wait: ``build`` is handed the version agreed on and returns the request."""
         version = self.versions.best(api, ceiling)
         asked = build(version)
-        self.send(api, version, [encode(asked, version)])
+        self.send(api, version, [encode_request(asked, version)])
         _, version, body = self.receive()
         with answer_of(self, api):
             return decode_answer(asked, version, body)

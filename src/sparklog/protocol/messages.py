@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from sparklog.errors import LocalProtocolError, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.message_classes import *
+from sparklog.protocol.wire import MOST_OF_STRING
 
 M = TypeVar("M", bound="Message")
 
@@ -100,6 +101,8 @@ DECODE_ERRORS = (ValueError, IndexError, struct.error, TypeError, OverflowError,
 """What the library raises where a message is malformed."""
 ENCODE_ERRORS = (ValueError, TypeError, AttributeError, struct.error)
 """What the library raises where a field does not fit its type."""
+_MOST_OF_CHARACTER = 4
+"""Bytes in UTF-8."""
 ENDLESS_VARINT = re.compile(rb"[\x80-\xff]{5}")
 """Where a varint may be longer than five bytes; the library's fast decoder would follow it however long it is."""
 
@@ -119,6 +122,63 @@ def decode(schema: type[M], version: int, body: memoryview) -> M:
     if end > len(body):
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: it ends in the middle of a field")
     return message
+
+
+def encode_request(request: Request[A], version: int) -> bytes:
+    """The request's body in ``version``. Raises LocalProtocolError if a field does not fit its type.
+
+    So does a string that the broker would not read: it hangs up, and does not say why.
+    """
+    kind: Any = type(request)
+    strings = _strings_of(kind, version)
+    try:
+        body = encode(request, version)
+    except LocalProtocolError:
+        _reject_long_strings(request, strings)  # which may be why, and says more
+        raise
+    if len(body) > MOST_OF_STRING:
+        _reject_long_strings(request, strings)
+    return body
+
+
+class _Strings(NamedTuple):
+    """A field of one string or several, or else of structures that have some in ``parts``."""
+
+    name: str
+    parts: tuple[_Strings, ...]
+
+
+@lru_cache(maxsize=1024)
+def _strings_of(kind: type[Message], version: int) -> tuple[_Strings, ...]:
+    return _strings_in(kind._struct, version)
+
+
+def _strings_in(schema: Any, version: int) -> tuple[_Strings, ...]:
+    found = []
+    for field in schema.untagged_fields(version):
+        structure = field if field.is_struct() else field.array_of if field.is_struct_array() else None
+        parts = () if structure is None else _strings_in(structure, version)
+        if parts or field.type_str in ("string", "[]string"):
+            found.append(_Strings(field.name, parts))
+    return tuple(found)
+
+
+def _reject_long_strings(message: Struct, strings: tuple[_Strings, ...]) -> None:
+    for name, parts in strings:
+        value = getattr(message, name, None)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str):
+                _reject_long_string(each, f"{name} in {type(message).__name__}")
+            elif each is not None:
+                _reject_long_strings(each, parts)
+
+
+def _reject_long_string(text: str, name: str) -> None:
+    if len(text) * _MOST_OF_CHARACTER <= MOST_OF_STRING:
+        return
+    size = len(text.encode(errors="surrogatepass"))
+    if size > MOST_OF_STRING:
+        raise LocalProtocolError(f"{name} has {size} bytes; a string has {MOST_OF_STRING} at most")
 
 
 def encode(message: Message, version: int) -> bytes:

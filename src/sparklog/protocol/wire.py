@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
-from sparklog.errors import RemoteProtocolError
+from sparklog.errors import LocalProtocolError, RemoteProtocolError
 from sparklog.structs import Chunk, FileSlice, chunk_size
 
 _I8 = struct.Struct(">b")
@@ -203,7 +203,10 @@ class WireWriter:
         self._tail.append(value)
 
     def string(self, text: str | None) -> None:
+        """Raises LocalProtocolError for more bytes than a reader takes."""
         data = None if text is None else text.encode()
+        if data is not None and len(data) > MOST_OF_STRING:
+            raise LocalProtocolError(f"a string of {len(data)} bytes is longer than {MOST_OF_STRING}")
         if self.flexible:
             self.uvarint(0 if data is None else len(data) + 1)
         else:
