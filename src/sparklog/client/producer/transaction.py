@@ -46,7 +46,14 @@ _ABORTABLE = frozenset(
         _E.INVALID_COMMIT_OFFSET_SIZE,
     }
 )
+_GONE_ON = (
+    "the group has gone on without its member, and others may read the partitions: abort the transaction, poll, and go"
+    " on at the group's offsets; poll more often, or raise max.poll.interval.ms"
+)
 _REASONS = {
+    _E.UNKNOWN_MEMBER_ID: _GONE_ON,
+    _E.ILLEGAL_GENERATION: _GONE_ON,
+    _E.FENCED_INSTANCE_ID: "another consumer has taken this group.instance.id; give each its own",
     _E.INVALID_TXN_STATE: "the coordinator has ended the transaction, as it does after transaction.timeout.ms",
     _E.INVALID_TRANSACTION_TIMEOUT: "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms",
 }
