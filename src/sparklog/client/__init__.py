@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sparklog.client.admin.topics import NewTopic as NewTopic
     from sparklog.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
     from sparklog.client.consumer.consumer import Consumer as Consumer
+    from sparklog.client.consumer.group.committed import OffsetAndMetadata as OffsetAndMetadata
     from sparklog.client.producer.async_producer import AsyncProducer as AsyncProducer
     from sparklog.client.producer.producer import Producer as Producer
     from sparklog.structs import TopicPartition as TopicPartition
@@ -27,6 +28,7 @@ _HOMES = {
     "AsyncConsumer": "sparklog.client.consumer.async_consumer",
     "Consumer": "sparklog.client.consumer.consumer",
     "NewTopic": "sparklog.client.admin.topics",
+    "OffsetAndMetadata": "sparklog.client.consumer.group.committed",
     "Producer": "sparklog.client.producer.producer",
     "TopicPartition": "sparklog.structs",
 }
@@ -38,6 +40,7 @@ __all__ = [
     "AsyncProducer",
     "Consumer",
     "NewTopic",
+    "OffsetAndMetadata",
     "Producer",
     "TopicPartition",
 ]

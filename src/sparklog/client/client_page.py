@@ -112,6 +112,10 @@ _VALUES: tuple[type, ...] = (
     admin.ActiveProducer,
     admin.PreparedTransaction,
 )
+_WHERE_VALUES_ARE = """\
+`NewTopic`, `OffsetAndMetadata` and `TopicPartition` are imported from `sparklog.client`; what else a program makes to
+hand it to an `Admin` is in `sparklog.client.admin.admin`.
+"""
 _ERRORS: tuple[type[Exception], ...] = (
     errors.ApiError,
     errors.PartlyQueued,
@@ -132,7 +136,7 @@ def page() -> str:
     for blocking, awaited, config in _CLIENTS:
         parts += [f"## {blocking.__name__} and {awaited.__name__}\n", _theory(awaited), *_methods(blocking, awaited)]
         parts += [f"### Settings of {blocking.__name__}\n", _settings(config)]
-    parts += ["## Values\n", *(_value(each) for each in _VALUES)]
+    parts += ["## Values\n", _WHERE_VALUES_ARE, *(_value(each) for each in _VALUES)]
     parts += ["## Errors\n", "Every error is a `SparklogError` of `sparklog.errors`.\n", _errors()]
     return "\n".join(parts)
 
