@@ -39,7 +39,7 @@ GROUPS = {
     "quota": ("list", "set", "remove"),
     "compact": ("run", "status"),
     "backup": ("run", "list", "verify"),
-    "txn": ("list", "describe", "commit", "abort", "find-hanging"),
+    "txn": ("list", "describe", "commit", "abort", "find-hanging", "producers"),
     "writes": ("list", "finish", "declare"),
     "log": ("dump", "verify", "dirs", "move"),
     "takeover": ("check",),

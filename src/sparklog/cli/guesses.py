@@ -93,6 +93,7 @@ GUESSES = {
     "user update": "user set-password",
     "user password": "user set-password",
     "log clean": "compact run",
+    "txn describe-producers": "txn producers",
     "token revoke": "token expire",
 }
 """What is typed after ``sparklog``, and what is to be."""

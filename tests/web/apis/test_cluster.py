@@ -1,6 +1,15 @@
 """The cluster and its brokers, as a real one tells."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
 import pytest
+
+from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.structs import BrokerId, Endpoint, LeaderEpoch
+from sparklog.web.apis.cluster import cluster
 
 pytestmark = pytest.mark.integration
 
@@ -36,3 +45,20 @@ def test_a_broker_that_is_no_number_is_refused(browser, number):
     answer = browser.get(f"/api/broker/settings?id={number}")
     assert answer.status == 400
     assert "id must be a whole number" in answer.json["error"]["message"]
+
+
+def test_a_broker_that_is_gone_is_shown_with_its_replicas():
+    partition = PartitionInfo(0, BrokerId(1), LeaderEpoch(3), (2, 1), (1,), (2,))
+    topics = {"t": TopicInfo("t", UUID(int=1), False, (partition,))}
+    info = ClusterInfo("id", BrokerId(1), {BrokerId(1): Endpoint("h", 9092)}, topics, {})
+    told = {"metadata": info, "releases": ({1: "3.9"}, {})}
+
+    async def get(name, _):
+        return told[name]
+
+    admin = SimpleNamespace(describe_cluster=None, releases=None)
+    visitor: Any = SimpleNamespace(fresh=SimpleNamespace(get=get), admin=admin)
+    here, gone = asyncio.run(cluster(visitor, None))["brokers"]
+    assert (here["id"], here["host"], here["error"], here["out_of_sync"]) == (1, "h", None, 0)
+    assert (gone["id"], gone["host"], gone["port"], gone["error"]) == (2, None, None, "it is not there")
+    assert (gone["replicas"], gone["out_of_sync"], gone["leads"]) == (1, 1, 0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
 from sparklog.cluster.info import ClusterInfo, PartitionInfo
+from sparklog.errors import SparklogError
 from sparklog.structs import BrokerId
 from sparklog.web.apis.settings import entries
 from sparklog.web.asked import number
@@ -25,7 +27,7 @@ def has_too_few(partition: PartitionInfo) -> bool:
 
 
 async def cluster(visitor: Visitor, _: web.Request) -> dict[str, Any]:
-    """Brokers with what they hold, and how many partitions are not well."""
+    """Brokers with what they hold, those that are gone as well, and how many partitions are not well."""
     info = await metadata(visitor)
     releases, silent = await visitor.fresh.get("releases", visitor.admin.releases)
     partitions = [each for topic in info.topics.values() for each in topic.partitions]
@@ -39,17 +41,35 @@ async def cluster(visitor: Visitor, _: web.Request) -> dict[str, Any]:
         "brokers": [
             {
                 "id": broker,
-                "host": endpoint.host,
-                "port": endpoint.port,
-                "rack": info.racks.get(broker),
+                **_reached(info, broker),
                 "protocol": releases.get(broker),
-                "error": str(silent[broker]) if broker in silent else None,
-                "is_controller": broker == info.controller,
+                "error": _error(info, broker, silent),
                 **_held(broker, partitions),
             }
-            for broker, endpoint in sorted(info.brokers.items())
+            for broker in sorted({*info.brokers, *_holders(partitions)})
         ],
     }
+
+
+def _holders(partitions: list[PartitionInfo]) -> set[BrokerId]:
+    return {BrokerId(broker) for each in partitions for broker in each.replicas}
+
+
+def _reached(info: ClusterInfo, broker: BrokerId) -> dict[str, Any]:
+    """Where it is; no host and no port if it is gone, and known by its replicas alone."""
+    endpoint = info.brokers.get(broker)
+    return {
+        "host": None if endpoint is None else endpoint.host,
+        "port": None if endpoint is None else endpoint.port,
+        "rack": info.racks.get(broker),
+        "is_controller": broker == info.controller,
+    }
+
+
+def _error(info: ClusterInfo, broker: BrokerId, silent: Mapping[BrokerId, SparklogError]) -> str | None:
+    if broker not in info.brokers:
+        return "it is not there"
+    return str(silent[broker]) if broker in silent else None
 
 
 def _held(broker: BrokerId, partitions: list[PartitionInfo]) -> dict[str, int]:

@@ -6,8 +6,8 @@ import { settings } from "/static/settings.js";
 import { plain } from "/static/table.js";
 
 const COLUMNS = [
-  { title: "Broker", kind: "number", cell: (row) => link("broker", { id: row.id }, String(row.id)) },
-  { title: "Address", kind: "text", cell: (row) => `${row.host}:${row.port}` },
+  { title: "Broker", kind: "number", cell: (row) => (row.host === null ? String(row.id) : link("broker", { id: row.id }, String(row.id))) },
+  { title: "Address", kind: "text", cell: (row) => (row.host === null ? "" : `${row.host}:${row.port}`) },
   { title: "Role", cell: (row) => (row.is_controller ? "controller" : "") },
   { title: "Rack", kind: "text", cell: (row) => row.rack ?? "" },
   { title: "Leads", kind: "number", cell: (row) => count(row.leads) },
@@ -26,7 +26,7 @@ export const cluster = {
       renew(content,
         facts([
           ["Cluster", told.cluster_id],
-          ["Brokers", count(told.brokers.length)],
+          ["Brokers", count(told.brokers.filter((each) => each.host !== null).length)],
           ["Controller", told.controller < 0 ? "none" : String(told.controller), told.controller < 0 ? "bad" : null],
           ["Topics", count(told.topics)],
           ["Partitions", count(told.partitions)],

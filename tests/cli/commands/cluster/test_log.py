@@ -233,3 +233,16 @@ def test_a_broker_at_work_is_looked_at(here, cluster, topic):
     assert here("produce", topic, stdin=b"one more\n").status == 0
     status, out, _ = here("consume", topic)
     assert (status, len(out.splitlines())) == (0, 1001)
+
+
+@pytest.mark.integration
+def test_directories_are_shown_with_the_replicas_of_a_topic(here, topic, cluster):
+    assert here("topic", "create", topic, "--partitions", 2).status == 0
+    here("produce", topic, stdin=b"one\n")
+    rows = json.loads(here("log", "dirs", "--topic", topic, "--output", "json").out)
+    assert [(each["topic"], each["partition"]) for each in rows] == [(topic, 0), (topic, 1)]
+    assert sum(each["bytes"] for each in rows) > 60
+    lines = here("log", "dirs", "--topic", topic).out.splitlines()
+    assert lines[0].split("\t") == ["topic", "partition", "broker", "directory", "bytes"]
+    assert lines[1].split("\t") == [topic, "0", "0", rows[0]["directory"], str(rows[0]["bytes"])]
+    assert here("log", "dirs", "--topic", f"{topic}-not").status == 1

@@ -47,6 +47,11 @@ def test_an_open_transaction_is_seen_and_ended(here, bootstrap, topic, opened, c
     }  # fmt: skip
     document = json.loads(here("txn", "describe", topic, "--output", "json").out)
     assert (document["state"], document["partitions"]) == ("Ongoing", [{"topic": topic, "partition": 0}])
+    rows = [line.split("\t") for line in here("txn", "producers", topic).out.splitlines()]
+    assert rows[0] == ["partition", "producer", "epoch", "last sequence", "last written", "open since"]
+    assert [(row[0], row[1], row[-1]) for row in rows[1:]] == [("0", str(opened.me.producer_id), "0")]
+    (producer,) = json.loads(here("txn", "producers", topic, "--partition", 0, "--output", "json").out)
+    assert (producer["producer_id"], producer["open_since"]) == (opened.me.producer_id, 0)
     ended = here("txn", command, topic, "--yes")
     assert (ended.status, ended.err) == (0, "")
     settled(bootstrap, topic)

@@ -1,4 +1,6 @@
-"""DescribeProducers: the producers that partitions led here remember, and where their open transactions begin.
+"""DescribeProducers: the producers that partitions here remember, and where their open transactions begin.
+
+Followers answer as leaders do: an administrator compares what each replica knows (``find-hanging --broker-id``).
 
 A partition that is named more than once is described once: a short request would have a huge answer otherwise. (Kafka
 describes it as often as it is named; clients look for partitions by name and number.)
@@ -41,7 +43,6 @@ def _describe(broker: BrokerContext, rights: Rights, tp: TopicPartition) -> Step
     try:
         rights.check(tp.topic)
         partition = broker.replicas.partition(tp)
-        partition.check_leader()
     except ApiError as error:
         return _Partition(
             partition_index=tp.partition, error_code=int(error.code), error_message=error.reason, active_producers=[]

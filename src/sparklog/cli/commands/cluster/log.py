@@ -30,10 +30,11 @@ from sparklog.errors import ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
-    from sparklog.client.admin.log_dirs import Replica
+    from sparklog.client.admin.log_dirs import LogDir, Replica
     from sparklog.log.inspection.dump_batches import Entry
     from sparklog.log.inspection.findings import Finding
     from sparklog.log.inspection.verify import Summary
+    from sparklog.structs import BrokerId
 
 SOUND, DAMAGED, UNREADABLE = 0, 1, 2
 """Exit codes."""
@@ -256,17 +257,24 @@ def _summary(summary: Summary, seconds: float, as_json: bool) -> str:
 
 
 @log.command(short_help="Show the brokers' log directories, and how full they are.")
+@click.option("-t", "--topic", "topics", type=TOPIC, multiple=True, help="Each replica of this topic; may be repeated.")
 @output_option
 @bootstrap_option
-def dirs(as_json: bool, bootstrap: str) -> None:
+def dirs(topics: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
     """Show every broker's log directories: partitions, their bytes, free bytes, and what is wrong with one.
+
+    With --topic: every replica of that topic, where it lies, and its bytes.
 
     \b
     Examples:
       sparklog log dirs
+      sparklog log dirs --topic clicks
     """
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, topics) as admin:
         found = admin.log_dirs()
+    if topics:
+        _show_replicas(found, topics, as_json)
+        return
     columns = ["broker", "directory", "partitions", "bytes", "free", "error"]
     rows = [
         [broker, each.path, len(each.sizes), sum(each.sizes.values()), each.usable_bytes, each.error]
@@ -277,6 +285,21 @@ def dirs(as_json: bool, bootstrap: str) -> None:
         show_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         show_table(columns, rows, right=("broker", "partitions", "bytes", "free"))
+
+
+def _show_replicas(found: dict[BrokerId, list[LogDir]], topics: tuple[str, ...], as_json: bool) -> None:
+    columns = ["topic", "partition", "broker", "directory", "bytes"]
+    rows = sorted(
+        (tp.topic, tp.partition, broker, each.path, size)
+        for broker, directories in found.items()
+        for each in directories
+        for tp, size in each.sizes.items()
+        if tp.topic in topics
+    )
+    if as_json:
+        show_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show_table(columns, rows, right=("partition", "broker", "bytes"))
 
 
 @log.command(short_help="Move a broker's partitions to another of its log directories.")

@@ -17,6 +17,7 @@ from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import ON_TOPIC, described_changes, parse_changes, parse_settings, told
 from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.structs import uuid_to_text
 
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
@@ -342,7 +343,7 @@ def _told_of(replica: Replica, state: RetentionState) -> dict[str, object]:
 
 
 def _show(found: TopicInfo, extents: Extents, configs: list[ConfigEntry], eligible: dict[int, tuple[int, ...]]) -> None:
-    click.echo(f"topic {found.name}: {counted(len(found.partitions), 'partition')}, id {found.topic_id}")
+    click.echo(f"topic {found.name}: {counted(len(found.partitions), 'partition')}, id {uuid_to_text(found.topic_id)}")
     rows = [
         [each.partition, *_places(each), *_extent(found, each, extents)]
         + ([_ids(eligible.get(each.partition, ()))] if eligible else [])
@@ -363,7 +364,7 @@ def _document(
         shown = {**_replicas(each), "eligible": eligible.get(each.partition, ())}
         partitions.append({**shown, "first_offset": first, "end_offset": end})
     settings = [told(each) for each in configs]
-    return {"topic": found.name, "id": str(found.topic_id), "partitions": partitions, "settings": settings}
+    return {"topic": found.name, "id": uuid_to_text(found.topic_id), "partitions": partitions, "settings": settings}
 
 
 def _replicas(each: PartitionInfo) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from sparklog.cli.names import TOPIC
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
+    from sparklog.client.admin.transactions import ActiveProducer
     from sparklog.structs import TopicPartition
 
 _SILENT_S = 900
@@ -33,6 +35,7 @@ def txn() -> None:
       sparklog txn commit payments --yes
       sparklog txn abort payments --yes
       sparklog txn find-hanging clicks
+      sparklog txn producers clicks
       sparklog txn abort --topic clicks --partition 0 --start-offset 4711 --yes
     """
 
@@ -182,6 +185,56 @@ def find_hanging(topics: tuple[str, ...], silent_for: int, as_json: bool, bootst
         show_json([dict(zip([each.replace(" ", "_") for each in columns], row, strict=True)) for row in rows])
     else:
         show_table(columns, rows, right=columns[1:])
+
+
+@txn.command(short_help="Show which producers a topic's partitions remember.")
+@click.argument("topic", type=TOPIC)
+@click.option(
+    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True,
+    help="Which; may be repeated. Default: all.",
+)  # fmt: skip
+@output_option
+@bootstrap_option
+def producers(topic: str, partitions: tuple[int, ...], as_json: bool, bootstrap: str) -> None:
+    """Show the producers that the leaders of TOPIC remember: idempotent ones, and those of transactions.
+
+    "last written" is when a producer last wrote there, "open since" the offset at which its open transaction begins.
+
+    \b
+    Examples:
+      sparklog txn producers clicks
+      sparklog txn producers clicks --partition 3 --output json
+    """
+    from sparklog.structs import TopicPartition
+
+    with administered(bootstrap, [topic]) as admin:
+        asked = [TopicPartition(topic, each) for each in partitions] or _partitions_of(admin, (topic,))
+        found = sorted(admin.describe_producers(asked).items())
+    if as_json:
+        show_json([{**tp._asdict(), **_producer(each)} for tp, active in found for each in active])
+        return
+    columns = ["partition", "producer", "epoch", "last sequence", "last written", "open since"]
+    rows = [
+        [tp.partition, each.producer_id, each.producer_epoch, each.last_sequence, _time(each), _open_since(each)]
+        for tp, active in found
+        for each in active
+    ]
+    show_table(columns, rows, right=[*columns[:4], "open since"])
+
+
+def _producer(each: ActiveProducer) -> dict[str, object]:
+    """As JSON documents show it; None for no transaction."""
+    return {**each._asdict(), "open_since": _open_since(each)}
+
+
+def _open_since(each: ActiveProducer) -> int | None:
+    return each.open_since if each.open_since >= 0 else None
+
+
+def _time(each: ActiveProducer) -> str | None:
+    if each.last_timestamp_ms < 0:
+        return None
+    return datetime.fromtimestamp(each.last_timestamp_ms // 1000).astimezone().isoformat()
 
 
 def _end(transactional_id: str, to_commit: bool, yes: bool, bootstrap: str) -> None:
