@@ -3,8 +3,14 @@
 from cli.doctor.clusters import cluster, partition
 
 from sparklog.cli.doctor.finding import Severity
-from sparklog.cli.doctor.partitions import broker_findings, controller_findings, partition_findings
+from sparklog.cli.doctor.partitions import (
+    broker_findings,
+    controller_findings,
+    partition_findings,
+    zookeeper_findings,
+)
 from sparklog.errors import ConnectionFailed, ErrorCode
+from sparklog.structs import BrokerId
 
 
 def told(findings):
@@ -79,3 +85,10 @@ def test_a_topic_that_cannot_be_described():
     assert [(each.where, each.what) for each in partition_findings(found, {})] == [
         (("a",), "a topic cannot be described: TOPIC_AUTHORIZATION_FAILED")
     ]
+
+
+def test_brokers_without_zookeeper_are_one_error():
+    (found,) = zookeeper_findings({BrokerId(1): ConnectionFailed("no"), BrokerId(0): ConnectionFailed("no")})
+    assert (found.severity, found.where) == (Severity.ERROR, ("broker 0", "broker 1"))
+    assert "ZooKeeper" in found.what
+    assert list(zookeeper_findings({})) == []

@@ -27,7 +27,7 @@ def test_numbers_for_a_person():
 def test_a_screen_is_never_overrun_and_shows_all_three():
     many = View(
         2.0,
-        [BrokerRow(each, 1, 1, 1.0, 1.0, 1, None) for each in range(3)],
+        [BrokerRow(each, "up", 1, 1, 1.0, 1.0, 1, None) for each in range(3)],
         [TopicRow(f"topic-{each:03}", 1, 1.0, 1.0, 1.0, 1) for each in range(100)],
         [GroupRow(f"group[{each:03}]", "Stable", 1.0, 1, 1.0) for each in range(100)],
     )
@@ -36,6 +36,14 @@ def test_a_screen_is_never_overrun_and_shows_all_three():
     assert "topic-000" in found
     assert "group[000]" in found
     assert "topic-099" not in found
+
+
+def test_what_cannot_be_asked_is_said_above_what_was_seen_last():
+    out = io.StringIO()
+    view = View(1.0, [], [TopicRow("clicks", 1, 1.0, 1.0, 1.0, 1)], [])
+    Console(file=out, width=120, height=24).print(drawn(view, "name", 24, "no broker answers"))
+    assert "no broker answers" in out.getvalue()
+    assert "clicks" in out.getvalue()
 
 
 def test_nothing_at_all_can_be_drawn():

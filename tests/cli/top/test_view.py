@@ -29,7 +29,10 @@ def view():
 
 def test_brokers(view):
     assert view.seconds == 2
-    assert view.brokers == [BrokerRow(0, 1, 2, 100.0, 1000.0, 3000, 60.0), BrokerRow(1, 2, 3, 5.0, 950.0, 2970, 60.0)]
+    assert view.brokers == [
+        BrokerRow(0, "up", 1, 2, 100.0, 1000.0, 3000, 60.0),
+        BrokerRow(1, "up", 2, 3, 5.0, 950.0, 2970, 60.0),
+    ]
 
 
 def test_topics(view):
@@ -38,6 +41,24 @@ def test_topics(view):
 
 def test_groups(view):
     assert view.groups == [GroupRow("g", "Stable", 55.0, 110, 50.0), GroupRow("new", "Stable", 0.0, 4, 0.0)]
+
+
+def test_brokers_that_are_gone_or_silent_are_rows_too_and_so_is_a_group_without_a_coordinator():
+    there = sample(0, {}, {0: {A0: 5}, 1: {B0: 7}}, {"g": {A0: 90}})
+    alone = cluster(TOPICS, live=(0,), internal=["__b"])
+    after = there._replace(at_s=1, cluster=alone, directories={0: there.directories[0]}, committed={})
+    found = compare(there, after)
+    assert [(each.broker, each.state, each.replicas, each.bytes) for each in found.brokers] == [
+        (0, "up", 2, 5),
+        (1, "gone", 3, None),
+    ]
+    assert found.groups == [GroupRow("g", "Stable", None, None, None)]
+    assert sorted_rows([*found.groups, GroupRow("h", "", 1.0, 1, 1.0)], "lag")[0].group == "h"
+    silent = compare(there, after._replace(cluster=there.cluster))
+    assert [(each.broker, each.state, each.bytes_per_s) for each in silent.brokers] == [
+        (0, "up", 0),
+        (1, "silent", None),
+    ]
 
 
 def test_internal_topics_are_shown_when_asked_for():

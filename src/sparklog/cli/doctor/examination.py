@@ -20,7 +20,12 @@ from sparklog.cli.doctor.machine import (
     local_directories,
     machine_findings,
 )
-from sparklog.cli.doctor.partitions import broker_findings, controller_findings, partition_findings
+from sparklog.cli.doctor.partitions import (
+    broker_findings,
+    controller_findings,
+    partition_findings,
+    zookeeper_findings,
+)
 from sparklog.cli.doctor.progress import GroupProgress, compaction_findings, group_findings, transaction_findings
 from sparklog.cli.doctor.settings import MIN_ISR, UNCLEAN, setting_findings
 from sparklog.cli.extents import find_extents
@@ -62,11 +67,13 @@ class Examination:
         self._clock = clock
         self._limits = limits
         self._cluster: ClusterInfo = admin.describe_cluster()
+        self._read: dict[str, dict[str, str]] = {}
 
     def run(self) -> list[Finding]:
         """All findings, the worst first; what cannot be looked at is among them."""
         parts: dict[str, Callable[[], Iterable[Finding]]] = {
             "brokers": self._brokers,
+            "ZooKeeper": self._zookeeper,
             "partitions": self._partitions,
             "log directories": self._directories,
             "settings": self._settings,
@@ -79,41 +86,68 @@ class Examination:
         }
         return by_severity(each for part, look in parts.items() for each in _looked_at(part, look))
 
+    @cached_property
+    def _controllers(self) -> tuple[dict[BrokerId, BrokerId], dict[BrokerId, SparklogError]]:
+        """Whom each broker names, and which are silent."""
+        return self._admin.controllers(timeout=_ASK_S)
+
     def _brokers(self) -> Iterator[Finding]:
-        told, silent = self._admin.controllers(timeout=_ASK_S)
+        told, silent = self._controllers
         yield from broker_findings(self._cluster, silent)
         yield from controller_findings(self._cluster, told)
 
+    @cached_property
+    def _unread(self) -> dict[BrokerId, SparklogError]:
+        """Brokers that answer, and cannot read a topic's settings."""
+        name = next(iter(self._cluster.topics), None)
+        found = {} if name is None else self._admin.unread_settings(name, timeout=_ASK_S)
+        return {broker: error for broker, error in found.items() if broker in self._controllers[0]}
+
+    def _zookeeper(self) -> Iterator[Finding]:
+        return zookeeper_findings(self._unread)
+
     def _partitions(self) -> Iterator[Finding]:
-        return partition_findings(self._cluster, self._min_isr)
+        min_isr: dict[str, str] = {}
+        try:
+            min_isr = self._setting(MIN_ISR)
+        except SparklogError as failure:  # what is seen without it is told all the same
+            yield _unseen(f"{MIN_ISR} of topics", failure)
+        yield from partition_findings(self._cluster, {name: int(value) for name, value in min_isr.items()})
+
+    def _setting(self, name: str) -> dict[str, str]:
+        """Of every topic. Raises SparklogError at once where brokers are known not to tell."""
+        for error in self._unread.values():
+            raise error
+        if name not in self._read:
+            self._read[name] = self._admin.topics_setting(self._cluster.topics, name)
+        return self._read[name]
 
     @cached_property
-    def _min_isr(self) -> dict[str, int]:
-        found = self._admin.topics_setting(self._cluster.topics, MIN_ISR)
-        return {name: int(value) for name, value in found.items()}
-
-    @cached_property
-    def _log_dirs(self) -> dict[BrokerId, list[LogDir]]:
-        return self._admin.log_dirs()
+    def _log_dirs(self) -> tuple[dict[BrokerId, list[LogDir]], dict[BrokerId, SparklogError]]:
+        return self._admin.reachable_log_dirs(timeout=_ASK_S)
 
     def _directories(self) -> Iterator[Finding]:
-        return directory_findings(self._log_dirs, self._limits.disk_percent)
+        found, failures = self._log_dirs
+        yield from directory_findings(found, self._limits.disk_percent)
+        for broker, error in sorted(failures.items()):
+            yield _unseen(f"log directories of broker {broker}", error)
 
     def _settings(self) -> Iterator[Finding]:
-        unclean = self._admin.topics_setting(self._cluster.topics, UNCLEAN)
-        return setting_findings(self._cluster, self._min_isr, unclean)
+        min_isr = {name: int(value) for name, value in self._setting(MIN_ISR).items()}
+        return setting_findings(self._cluster, min_isr, self._setting(UNCLEAN))
 
     def _groups(self) -> Iterator[Finding]:
         listed, failures = self._admin.reachable_groups(timeout=_ASK_S)
-        groups = [
-            GroupProgress(
-                each.group_id,
-                each.state,
-                {tp: at.offset for tp, at in self._admin.group_offsets(each.group_id).items()},
-            )
-            for each in listed
-            if not is_internal_group(each.group_id)
-        ]
+        groups = []
+        for each in listed:
+            if not is_internal_group(each.group_id):
+                try:
+                    committed = self._admin.group_offsets(each.group_id)
+                except SparklogError as failure:  # its coordinator is gone meanwhile
+                    yield _unseen(f"group {each.group_id}", failure)
+                    continue
+                offsets = {tp: at.offset for tp, at in committed.items()}
+                groups.append(GroupProgress(each.group_id, each.state, offsets))
         extents = find_extents(self._admin, sorted({tp for each in groups for tp in each.committed}))
         yield from group_findings(groups, extents, self._limits.lag)
         for broker, error in sorted(failures.items()):
@@ -126,7 +160,7 @@ class Examination:
             TopicPartition(topic.name, each.partition)
             for topic in self._cluster.topics.values()
             for each in topic.partitions
-            if each.leader in self._cluster.brokers
+            if each.leader in self._controllers[0]
         ]
         open_s = self._limits.transaction_s
         since_ms = self._clock.now_ms() - open_s * 1000
@@ -167,7 +201,7 @@ class Examination:
         return Endpoint(self._cluster.brokers[broker].host, port) if port > 0 else None
 
     def _machine(self) -> Iterator[Finding]:
-        here = local_directories(self._log_dirs, self._cluster.cluster_id)
+        here = local_directories(self._log_dirs[0], self._cluster.cluster_id)
         limits = [found for broker, paths in sorted(here.items()) if (found := broker_limits(broker, paths[0]))]
         yield from machine_findings(limits, kernel())
         directories = [path for paths in here.values() for path in paths]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 
 from sparklog.cli.doctor.finding import Finding, Severity
@@ -35,6 +35,18 @@ def broker_findings(cluster: ClusterInfo, silent: Mapping[BrokerId, SparklogErro
         yield Finding(
             Severity.ERROR, f"a broker is registered and does not answer: {error}", (f"broker {broker}",),
             "see its log, and whether its machine is reached; start it again if it is frozen",
+        )  # fmt: skip
+
+
+def zookeeper_findings(unread: Collection[BrokerId]) -> Iterator[Finding]:
+    """Brokers that answer, and do not tell what only ZooKeeper knows."""
+    if unread:
+        yield Finding(
+            Severity.ERROR,
+            "brokers hear nothing from ZooKeeper: no topic is made, no leader chosen, no ISR or setting changed",
+            tuple(f"broker {broker}" for broker in sorted(unread)),
+            "start ZooKeeper, or see why these do not reach it (zookeeper.connect, their logs); start no broker again"
+            " before it is there",
         )  # fmt: skip
 
 

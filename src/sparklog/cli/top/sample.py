@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.cli.extents import find_extents
 from sparklog.cli.internal import is_internal_group
+from sparklog.errors import SparklogError
 from sparklog.structs import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Sample(NamedTuple):
     states: Mapping[str, str]
     """Of groups."""
     committed: Mapping[str, Mapping[TopicPartition, int]]
-    """By group."""
+    """By group that could be asked."""
 
 
 def take_sample(admin: Admin, clock: Clock) -> Sample:
@@ -42,5 +44,9 @@ def take_sample(admin: Admin, clock: Clock) -> Sample:
     at_s = clock.monotonic()
     listed, _ = admin.reachable_groups()
     states = {each.group_id: each.state for each in listed if not is_internal_group(each.group_id)}
-    committed = {name: {tp: at.offset for tp, at in admin.group_offsets(name).items()} for name in states}
-    return Sample(at_s, cluster, ends, admin.log_dirs(), states, committed)
+    committed = {}
+    for name in states:
+        with suppress(SparklogError):  # its coordinator is gone, and the next will tell
+            committed[name] = {tp: at.offset for tp, at in admin.group_offsets(name).items()}
+    directories, _ = admin.reachable_log_dirs()
+    return Sample(at_s, cluster, ends, directories, states, committed)

@@ -41,13 +41,15 @@ def pressed(timeout: float) -> str | None:
     return (sys.stdin.read(1) or QUIT) if ready else None
 
 
-def drawn(view: View, sort: str, height: int) -> Group:
-    """Three tables that fit into ``height`` lines."""
+def drawn(view: View, sort: str, height: int, trouble: str = "") -> Group:
+    """Three tables that fit into ``height`` lines; ``trouble``: why they are not of now."""
     from rich.console import Group
     from rich.text import Text
 
     keys = "  ".join(f"{key} {name}" for key, name in KEYS.items())
     title = Text(f"sparklog top: the last {view.seconds:.1f} s   q quit   sort by {sort}: {keys}", style="dim")
+    if trouble:
+        title = Text(printable(f"not of now: {trouble}"), style="bold red", no_wrap=True, overflow="ellipsis")
     room = max(height - _FRAME_LINES - len(view.brokers), 2)
     groups = sorted_rows(view.groups, sort)[: max(room // 3, 1)]
     topics = sorted_rows(view.topics, sort)[: max(room - len(groups), 1)]

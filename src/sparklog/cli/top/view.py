@@ -12,14 +12,16 @@ from sparklog.structs import BrokerId, TopicPartition
 
 
 class BrokerRow(NamedTuple):
-    """Rates are of the partitions that it leads; bytes and disk are of its log directories."""
+    """Rates are of the partitions that it leads; bytes and disk are of its log directories, None where it does not tell
+    them. ``state``: up; silent; or gone, of one that is not registered and has replicas."""
 
     broker: int
+    state: str
     leads: int
     replicas: int
     records_per_s: float
-    bytes_per_s: float
-    bytes: int
+    bytes_per_s: float | None
+    bytes: int | None
     disk_percent: float | None
 
 
@@ -35,13 +37,14 @@ class TopicRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """``lag``: records that are not committed; ``lag_per_s``: by how much that grows."""
+    """``lag``: records that are not committed; ``lag_per_s``: by how much that grows. None where its coordinator did
+    not tell what is committed."""
 
     group: str
     state: str
-    read_per_s: float
-    lag: int
-    lag_per_s: float
+    read_per_s: float | None
+    lag: int | None
+    lag_per_s: float | None
 
 
 class View(NamedTuple):
@@ -87,7 +90,7 @@ def sorted_rows(rows: Sequence[Row], sort: str) -> list[Row]:
     """By one of SORTS; equal ones by name."""
     field = SORTS[sort][isinstance(rows[0], GroupRow)] if rows else None
     by_name = sorted(rows)
-    return by_name if field is None else sorted(by_name, key=lambda row: -getattr(row, field))
+    return by_name if field is None else sorted(by_name, key=lambda row: -(getattr(row, field) or 0))
 
 
 def _brokers(before: Sample, after: Sample, seconds: float, written: Mapping[TopicPartition, float]) -> list[BrokerRow]:
@@ -99,19 +102,23 @@ def _brokers(before: Sample, after: Sample, seconds: float, written: Mapping[Top
             for replica in each.replicas:
                 replicas[replica] += 1
     rows = []
-    for broker in sorted(after.cluster.brokers):
+    for broker in sorted({*after.cluster.brokers, *map(BrokerId, replicas)}):
         size, was = _bytes_of(after, broker), _bytes_of(before, broker)
-        growth = max(size - was, 0) / seconds
-        rows.append(
-            BrokerRow(
-                broker, leads[broker], replicas[broker], rates[broker], growth, size, _disk_percent(after, broker)
-            )
-        )
+        growth = None if size is None or was is None else max(size - was, 0) / seconds
+        counts = leads[broker], replicas[broker], rates[broker]
+        rows.append(BrokerRow(broker, _state(after, broker), *counts, growth, size, _disk_percent(after, broker)))
     return rows
 
 
-def _bytes_of(sample: Sample, broker: BrokerId) -> int:
-    return sum(sum(each.sizes.values()) for each in sample.directories.get(broker, ()))
+def _state(sample: Sample, broker: BrokerId) -> str:
+    if broker not in sample.cluster.brokers:
+        return "gone"
+    return "up" if broker in sample.directories else "silent"
+
+
+def _bytes_of(sample: Sample, broker: BrokerId) -> int | None:
+    directories = sample.directories.get(broker)
+    return None if directories is None else sum(sum(each.sizes.values()) for each in directories)
 
 
 def _disk_percent(sample: Sample, broker: BrokerId) -> float | None:
@@ -165,6 +172,9 @@ def _read(before: Sample, after: Sample, seconds: float) -> dict[TopicPartition,
 def _groups(before: Sample, after: Sample, seconds: float) -> list[GroupRow]:
     rows = []
     for name, state in sorted(after.states.items()):
+        if name not in after.committed:
+            rows.append(GroupRow(name, state, None, None, None))
+            continue
         committed, was = after.committed[name], before.committed.get(name, {})
         read = sum(max(at - was.get(tp, at), 0) for tp, at in committed.items()) / seconds
         lag = _lag(after, name)

@@ -72,15 +72,21 @@ class AdminBase:
         return await retrying_async(self._session.backoff(), ask_all)
 
     async def _ask_reachable_brokers(
-        self, api: ApiKey, build: Build[A], timeout: float
+        self,
+        api: ApiKey,
+        build: Build[A],
+        timeout: float,
+        *,
+        check: Check[A] = raise_error_code,
+        lane: str = CONTROL,
     ) -> dict[BrokerId, A | SparklogError]:
         """What each broker answers within ``timeout`` seconds, or why it does not; each is asked once."""
 
         async def ask(broker: BrokerId) -> A | SparklogError:
             try:
                 async with asyncio.timeout(timeout):
-                    answer = await self._session.request(broker, api, build, lane=CONTROL)
-                raise_error_code(answer)
+                    answer = await self._session.request(broker, api, build, lane=lane)
+                check(answer)
                 return answer
             except (SparklogError, TimeoutError) as error:
                 return self._silence(broker, timeout, error)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sparklog.client.admin.base import AdminBase, raise_first
 from sparklog.client.cluster.arguments import checked_names
 from sparklog.client.cluster.session import CONTROL
-from sparklog.errors import SparklogError
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     DescribeConfigsRequest,
@@ -22,6 +22,9 @@ TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 LOGGER_RESOURCE = 8
 _SET, _DELETE = 0, 1
+_ANY_SETTING = "cleanup.policy"
+_ASIDE = "settings"
+"""A lane of its own: what waits in it for ZooKeeper holds up nothing else."""
 _RELEASES = {7: "1.1", 8: "2.0", 10: "2.1", 11: "2.3", 12: "2.7", 13: "3.1", 15: "3.5", 16: "3.7", 17: "3.9", 18: "4.1"}
 """The first Kafka release with this version of Fetch. No answer of the protocol names the program or its version."""
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
@@ -59,6 +62,17 @@ class ConfigAdmin(AdminBase):
             for each in answer.results
             if each.error_code == 0 and each.configs
         }
+
+    async def unread_settings(self, topic: str, *, timeout: float = 5.0) -> dict[BrokerId, SparklogError]:
+        """The brokers that do not tell the settings of a topic within ``timeout`` seconds, and why.
+
+        A broker asks ZooKeeper for them: so these have no ZooKeeper, where they answer otherwise.
+        """
+        resource = _Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_ANY_SETTING])
+        answers = await self._ask_reachable_brokers(
+            ApiKey.DESCRIBE_CONFIGS, _describing([resource]), timeout, check=_check_in_time, lane=_ASIDE
+        )
+        return {broker: each for broker, each in answers.items() if isinstance(each, SparklogError)}
 
     async def broker_configs(self, broker_id: BrokerId | None) -> list[ConfigEntry]:
         """Every setting of a broker, as that broker tells it; for None what is set for all brokers at once."""
@@ -143,6 +157,13 @@ class ConfigAdmin(AdminBase):
 
         await asyncio.gather(*map(ask, await self._every_broker()))
         return found, failures
+
+
+def _check_in_time(answer: DescribeConfigsResponse) -> None:
+    """Any answer will do but that ZooKeeper did not give one."""
+    for each in answer.results:
+        if each.error_code == ErrorCode.REQUEST_TIMED_OUT:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, each.error_message or "")
 
 
 def _describing(resources: list[_Resource]) -> Callable[[int], DescribeConfigsRequest]:

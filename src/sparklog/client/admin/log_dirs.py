@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from sparklog.client.admin.base import AdminBase, error_of, raise_error
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     AlterReplicaLogDirsRequest,
@@ -63,6 +63,24 @@ class LogDirAdmin(AdminBase):
             ApiKey.DESCRIBE_LOG_DIRS, lambda version: DescribeLogDirsRequest(version=version, topics=None), _check
         )
         return {broker: [_log_dir(each) for each in answer.results] for broker, answer in answers.items()}
+
+    async def reachable_log_dirs(
+        self, *, timeout: float = 5.0
+    ) -> tuple[dict[BrokerId, list[LogDir]], dict[BrokerId, SparklogError]]:
+        """Those of the brokers that answer within ``timeout`` seconds, and why the others do not."""
+        answers = await self._ask_reachable_brokers(
+            ApiKey.DESCRIBE_LOG_DIRS,
+            lambda version: DescribeLogDirsRequest(version=version, topics=None),
+            timeout,
+            check=_check,
+        )
+        failures = {broker: each for broker, each in answers.items() if isinstance(each, SparklogError)}
+        found = {
+            broker: [_log_dir(each) for each in answer.results]
+            for broker, answer in answers.items()
+            if not isinstance(answer, SparklogError)
+        }
+        return found, failures
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> dict[Replica, ReplicaLogDir]:
         """Where each of the replicas lies, and how far one that is being moved has come."""

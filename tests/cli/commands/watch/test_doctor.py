@@ -1,6 +1,8 @@
 """``sparklog doctor`` at two real brokers, of which one dies."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -78,3 +80,34 @@ def test_a_broker_that_is_gone_is_an_error_with_what_it_takes_away(examine, pair
     under = next(each for what, each in told.items() if "min.insync.replicas" in what)
     assert under["where"] == ["both-0", "both-1"]
     assert under["advice"].startswith("start broker 1; ")
+
+
+def test_a_lost_zookeeper_is_an_error_and_what_can_be_seen_without_it_is_told(examine, run, pair):
+    (zookeeper,) = pair.zookeepers
+    zookeeper.kill()
+    try:
+
+        def noticed():
+            told = [each for each in examine() if "ZooKeeper" in each["what"]]
+            return told if told and told[0]["where"] == ["broker 0", "broker 1"] else None
+
+        (told,) = eventually(noticed, NOTICED_S, "both brokers have lost it")
+        assert told["severity"] == "error"
+        found = run("cluster", "describe", "--bootstrap", pair.bootstrap_servers, "--output", "json")
+        assert found.status == 0
+        assert "min.insync.replicas of the topics cannot be read" in found.err
+        assert json.loads(found.out)["under_min_isr"] is None
+    finally:
+        zookeeper.start()
+    eventually(lambda: not [each for each in examine() if "ZooKeeper" in each["what"]], NOTICED_S, "it is back")
+
+
+def test_a_broker_that_is_frozen_does_not_hide_the_others(examine, pair):
+    os.kill(pair.broker(1).pid, signal.SIGSTOP)
+    try:
+        found = examine()
+    finally:
+        os.kill(pair.broker(1).pid, signal.SIGCONT)
+    assert [each["where"] for each in found if each["what"].startswith("a broker ")] == [["broker 1"]]
+    unseen = {each["where"][0] for each in found if each["what"].startswith("could not be looked at")}
+    assert "log directories" not in unseen

@@ -39,7 +39,7 @@ def test_one_interval_as_json(here, busy):
 
 def test_where_there_is_no_terminal_one_interval_is_printed(here, busy):
     lines = here("top", "--interval", "0.01", "--sort", "name").out.splitlines()
-    assert lines[0].startswith("broker\tleads\treplicas\trecords/s")
+    assert lines[0].startswith("broker\tstate\tleads\treplicas\trecords/s")
     assert [line.split("\t")[:2] for line in lines if line.startswith(f"{busy}\t")] == [[busy, "1"], [busy, "Empty"]]
 
 

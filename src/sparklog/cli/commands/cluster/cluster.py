@@ -12,7 +12,7 @@ from sparklog.cli.display import confirm, counted, output_option, show_json, sho
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -75,13 +75,14 @@ def describe(as_json: bool, bootstrap: str) -> None:
 
     with administered(bootstrap) as admin:
         found = admin.describe_cluster()
-        health = health_of(found, min_isr_of(admin, found.topics))
+        min_isr = _known_min_isr(admin, found.topics)
+        health = health_of(found, min_isr or {})
         releases, failures = admin.releases()
     rows = [_row(found, broker, share, releases.get(broker)) for broker, share in sorted(health.shares.items())]
     if as_json:
-        show_json(_document(found, health, rows))
+        show_json(_document(found, _totals(health, min_isr), rows))
     else:
-        _show(found, health, rows)
+        _show(found, _totals(health, min_isr), rows)
     for error in failures.values():
         click.echo(f"{error}: its protocol is not known", err=True)
     for name, code in sorted(found.errors.items()):
@@ -137,6 +138,15 @@ def elect(
     _raise_failures([error for error in results.values() if error is not None])
 
 
+def _known_min_isr(admin: Admin, topics: Collection[str]) -> dict[str, int] | None:
+    """None, and a line that says so, if it cannot be read: the brokers may have no ZooKeeper."""
+    try:
+        return min_isr_of(admin, topics)
+    except SparklogError as error:
+        click.echo(f"min.insync.replicas of the topics cannot be read: {error}; see sparklog doctor", err=True)
+        return None
+
+
 def min_isr_of(admin: Admin, topics: Collection[str]) -> dict[str, int]:
     """``min.insync.replicas`` of each topic."""
     return {name: int(value) for name, value in admin.topics_setting(topics, "min.insync.replicas").items()}
@@ -189,34 +199,36 @@ def _row(found: ClusterInfo, broker: BrokerId, share: BrokerShare, release: str 
     return [broker, None if at is None else str(at), found.racks.get(broker), release, *counts]
 
 
-def _totals(health: Health) -> dict[str, int]:
+def _totals(health: Health, min_isr: dict[str, int] | None) -> dict[str, int | None]:
+    """None for what is not known without ``min.insync.replicas``."""
     from sparklog.cluster.health import Ailment
 
+    known = min_isr is not None
     return {
         "partitions": health.partitions,
         "without_leader": health.ailing[Ailment.UNAVAILABLE],
         "under_replicated": health.ailing[Ailment.UNDER_REPLICATED],
-        "under_min_isr": health.ailing[Ailment.UNDER_MIN_ISR],
-        "at_min_isr": health.ailing[Ailment.AT_MIN_ISR],
+        "under_min_isr": health.ailing[Ailment.UNDER_MIN_ISR] if known else None,
+        "at_min_isr": health.ailing[Ailment.AT_MIN_ISR] if known else None,
         "not_preferred": health.elsewhere,
     }
 
 
-def _show(found: ClusterInfo, health: Health, rows: list[list[object]]) -> None:
+def _show(found: ClusterInfo, totals: dict[str, int | None], rows: list[list[object]]) -> None:
     controller = f"broker {found.controller}" if found.controller in found.brokers else "none now"
     click.echo(f"cluster {found.cluster_id}: controller {controller}, {counted(len(found.topics), 'topic')}")
-    totals = [[_WORDS[name], count] for name, count in _totals(health).items()]
-    show_table(["partitions", "count"], totals, right=("count",))
+    counts = [[_WORDS[name], count] for name, count in totals.items()]
+    show_table(["partitions", "count"], counts, right=("count",))
     show_table(_COLUMNS, rows, right=_NUMBERS)
 
 
-def _document(found: ClusterInfo, health: Health, rows: list[list[object]]) -> dict[str, object]:
+def _document(found: ClusterInfo, totals: dict[str, int | None], rows: list[list[object]]) -> dict[str, object]:
     names = [each.replace("%", "percent").replace(" ", "_") for each in _COLUMNS]
     controller = found.controller if found.controller in found.brokers else None
     return {
         "cluster": found.cluster_id,
         "controller": controller,
         "topics": len(found.topics),
-        **_totals(health),
+        **totals,
         "brokers": [dict(zip(names, row, strict=True)) for row in rows],
     }

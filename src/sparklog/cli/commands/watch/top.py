@@ -9,6 +9,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,8 @@ _SORTS = ("records", "bytes", "read", "size", "lag", "name")
 @bootstrap_option
 def top(interval: float, sort: str, once: bool, internal: bool, as_json: bool, bootstrap: str) -> None:
     """Show brokers, the busiest topics, and groups with their lag, as it goes on.
+
+    A broker that is gone and has replicas is a row too; one that is silent tells no bytes.
 
     Records come from offsets, bytes from the sizes of the logs (of all replicas, as they are stored), and what is read
     from what groups commit: a consumer without a group is not seen. Keys: q ends it; r, b, o, s, l, n sort by records
@@ -85,16 +88,20 @@ def _live(admin: Admin, clock: Clock, interval: float, sort: str, internal: bool
     from sparklog.cli.top.screen import KEYS, QUIT, drawn, keyboard, pressed
     from sparklog.cli.top.view import compare
 
-    view = compare(before := take_sample(admin, clock), before, internal=internal)
+    view, trouble = compare(before := take_sample(admin, clock), before, internal=internal), ""
     next_at = clock.monotonic() + min(interval, 1.0)
     with keyboard(), Live(screen=True, auto_refresh=False) as live:
         while True:
-            live.update(drawn(view, sort, live.console.height), refresh=True)
+            live.update(drawn(view, sort, live.console.height, trouble), refresh=True)
             key = pressed(max(next_at - clock.monotonic(), 0))
             if key == QUIT:
                 return
             sort = KEYS.get(key or "", sort)
             if clock.monotonic() >= next_at:
-                after = take_sample(admin, clock)
-                view, before = compare(before, after, internal=internal), after
+                try:
+                    after = take_sample(admin, clock)
+                except SparklogError as error:  # one who watches a cluster wants to see it come back
+                    trouble = str(error)
+                else:
+                    view, before, trouble = compare(before, after, internal=internal), after, ""
                 next_at = clock.monotonic() + interval
