@@ -84,6 +84,12 @@ def test_every_alert_is_tested_where_it_is_raised_and_where_it_is_not():
     assert raised == silent == {each["alert"] for each in rules()}
 
 
+def test_every_alert_is_raised_by_a_real_prometheus_in_some_test():
+    tests = ROOT / "tests" / "integration"
+    named = "".join((tests / name).read_text() for name in ("test_alerts.py", "test_prometheus.py"))
+    assert {each["alert"] for each in rules()} <= set(re.findall(r'"(Sparklog\w+)"', named))
+
+
 @pytest.mark.skipif(bool(LACK), reason=LACK)
 @pytest.mark.parametrize(
     "arguments",
