@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--every", type=duration, help="again and again, so long after the last: 30s, 10m, 2h")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be cleaned")
     parser.add_argument("--parallelism", type=_count, default=0, help="tasks at a time (default: Spark's cores)")
+    parser.add_argument("--spill-gb", type=_count, default=64, help="files that the maps of one log's keys may take")
     parser.add_argument(
         "--master", help="where Spark runs (default: all cores of this machine, and a task that dies is tried again)"
     )
@@ -31,7 +32,12 @@ def main() -> int:
         parser.error("--once and --every exclude each other")
     client = client_settings(parser, args)
     options = CompactOptions(
-        client["bootstrap.servers"], tuple(args.topic), args.dry_run, args.parallelism, client=client
+        client["bootstrap.servers"],
+        tuple(args.topic),
+        args.dry_run,
+        args.parallelism,
+        spill_bytes=args.spill_gb << 30,
+        client=client,
     )
     if not args.every:
         try:
@@ -49,7 +55,7 @@ def main() -> int:
 def _count(text: str) -> int:
     """Raises ArgumentTypeError."""
     if not text.isascii() or not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of tasks: write 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is no such number: write 1 or more")
     return int(text)
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from compaction import ours
@@ -22,6 +23,7 @@ from sparklog.compaction.task import CleaningTask
 from sparklog.compaction.walk import number_of
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
+from sparklog.errors import DiskFull
 from sparklog.log.drafts import adopt_drafts, check_drafts
 from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
 from sparklog.testing.clock import ManualClock
@@ -121,3 +123,22 @@ def check_alike(writer, seed, tmp_path, map_bytes=1 << 20):
         assert ends[0] == ends[1]
         first_dirty = ends[0]
         written = writer.write(one, 40)
+
+
+@pytest.mark.parametrize("strategy", ["offset", "timestamp"])
+def test_the_maps_of_a_task_take_no_more_than_they_may(strategy, tmp_path):
+    directory = tmp_path / "t-0"
+    writer = LogWriter(3, {"compaction.strategy": strategy})
+    written = writer.write(directory)
+    writer.pass_time(90_000_000)
+    config = parse(TopicConfig, {"cleanup.policy": "compact", **written.settings})
+    with closing(ours.opened(directory, config, writer.now_ms, written.log_start_offset)) as log:
+        target = target_of(log, ours.sections_of(log, None, writer.now_ms), writer.now_ms, 32 * 9)
+        (task,) = index_tasks(target, ours.SEED, 32 * 9, 1)
+        spilled = sum(Path(path).stat().st_size for path in task.run(CLOCK).paths)
+        assert spilled > 0
+        (exact,) = index_tasks(target, ours.SEED, 32 * 9, 1, spilled)
+        assert exact.run(CLOCK).paths
+        (less,) = index_tasks(target, ours.SEED, 32 * 9, 1, spilled - 1)
+        with pytest.raises(DiskFull, match=f"more than the {spilled - 1:,} bytes that a task may spill"):
+            less.run(CLOCK)

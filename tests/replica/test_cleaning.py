@@ -331,7 +331,7 @@ async def test_memory_and_rate_are_divided_among_the_workers(stage):
     )
     async with stage(config) as built:
         halves_to_read_and_to_write = 600_000 // 3 // 2
-        assert _buffers_of(built) == Buffers(10 << 20, 0.75, halves_to_read_and_to_write, 3000.0)
+        assert _buffers_of(built) == Buffers(10 << 20, 0.75, halves_to_read_and_to_write, 3000.0, 9000.0)
 
 
 @on_loop

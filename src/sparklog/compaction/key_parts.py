@@ -16,7 +16,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sparklog.compaction.indexing import KeyIndexing
-from sparklog.compaction.room import check_room
+from sparklog.compaction.room import NO_LIMIT, SpillRoom, check_room, dumped_size
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import CleaningTask
 from sparklog.compaction.walk import SegmentWalk, segments_between
@@ -41,10 +41,14 @@ class KeyParts:
         seed: bytes,
         map_bytes: int,
         stats: CleanerStats,
+        spill_bytes: int = NO_LIMIT,
     ) -> None:
-        """``map_bytes`` may be in memory at a time. ``stats`` get what all parts together come to."""
+        """``map_bytes`` may be in memory at a time, ``spill_bytes`` in files. ``stats`` get what all parts together
+        come to.
+        """
         self._task = task
         self._directory = Path(task.directory)
+        self._room = SpillRoom(self._directory, spill_bytes)
         self._walk = walk
         self._aborted = aborted
         self._seed = seed
@@ -92,6 +96,7 @@ class KeyParts:
         if keys.is_full:
             return self._divided(part, keys, read)
         path = self._directory / f"keys-{part[0]}-of-{part[1]}{draft_suffix(uuid4().hex)}"
+        self._room.take(dumped_size(keys))
         paths.append(path)
         keys.dump(path)
         self._count(keys)

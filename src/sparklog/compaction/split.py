@@ -24,9 +24,11 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from sparklog.clock import Clock
+from sparklog.compaction.host_rate import HostRate, shared_place
 from sparklog.compaction.indexing import KeyIndexing
 from sparklog.compaction.key_parts import KeyParts, Part
 from sparklog.compaction.rewriting import CleanedGroup, GroupRewriting
+from sparklog.compaction.room import NO_LIMIT, SpillRoom, dumped_size
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import CleaningTask
 from sparklog.compaction.transactions import CleanedTransactions, OpenTransactions, Trace, TraceLog
@@ -59,7 +61,8 @@ class Target:
         return cls(CleaningTask.from_json(fields["task"]), numbers)
 
     def walk(self, clock: Clock) -> SegmentWalk:
-        return SegmentWalk(self.task, clock, numbers=self.numbers)
+        rate = HostRate(clock, self.task.buffers.host_bytes_per_second, shared_place())
+        return SegmentWalk(self.task, clock, numbers=self.numbers, rate=rate)
 
 
 class IndexedPart(NamedTuple):
@@ -78,19 +81,23 @@ class IndexStretch:
     target: Target
     seed: bytes
     map_bytes: int
+    spill_bytes: int = NO_LIMIT
+    """So much may the files take."""
 
     def run(self, clock: Clock) -> IndexedPart:
-        """Raises CorruptRecord, OSError; MemoryError where a map takes no key."""
+        """Raises CorruptRecord, OSError; DiskFull where a file has no room; MemoryError where a map takes no key."""
         task, walk = self.target.task, self.target.walk(clock)
         total = CleanerStats(first_offset=task.first_dirty, end_offset=task.first_dirty)
         aborted = aborted_transactions(task)
         keys = make_offset_map(self.map_bytes, task.buffers.load_factor, self.seed)
         paths: list[str] = []
+        room = SpillRoom(Path(task.directory), self.spill_bytes)
         while total.end_offset < task.first_uncleanable:
             start, stats = total.end_offset, CleanerStats()
             keys.clear()
             KeyIndexing(replace(task, first_dirty=start), walk, keys, aborted).run(stats)
             path = Path(task.directory) / f"keys-from-{start}{draft_suffix(uuid4().hex)}"
+            room.take(dumped_size(keys))
             keys.dump(path, start)
             paths.append(str(path))
             total.add_index(stats)
@@ -105,13 +112,15 @@ class IndexPart:
     seed: bytes
     part: Part
     map_bytes: int
+    spill_bytes: int = NO_LIMIT
+    """So much may the files take."""
 
     def run(self, clock: Clock) -> IndexedPart:
-        """Raises CorruptRecord, OSError; DiskFull, where a part is divided."""
+        """Raises CorruptRecord, OSError; DiskFull where a file has no room."""
         task = self.target.task
         stats = CleanerStats(first_offset=task.first_dirty)
         walk, aborted = self.target.walk(clock), aborted_transactions(task)
-        parts = KeyParts(task, walk, aborted, self.seed, self.map_bytes, stats)
+        parts = KeyParts(task, walk, aborted, self.seed, self.map_bytes, stats, self.spill_bytes)
         return IndexedPart(tuple(map(str, parts.spill(self.part))), stats)
 
 
@@ -189,11 +198,17 @@ def stretches_of(target: Target, groups: Iterable[Group], stretch_bytes: int) ->
     return stretches
 
 
-def index_tasks(target: Target, seed: bytes, map_bytes: int, count: int) -> list[IndexStretch] | list[IndexPart]:
-    """At most ``count`` tasks that put all keys into maps of ``map_bytes``, at least one."""
+def index_tasks(
+    target: Target, seed: bytes, map_bytes: int, count: int, spill_bytes: int = NO_LIMIT
+) -> list[IndexStretch] | list[IndexPart]:
+    """At most ``count`` tasks that put all keys into maps of ``map_bytes``, at least one; their files may take
+    ``spill_bytes`` together.
+    """
+    count = max(count, 1)
+    share = spill_bytes // count
     if target.task.versions is not None:
-        return [IndexPart(target, seed, (number, max(count, 1)), map_bytes) for number in range(max(count, 1))]
-    return [IndexStretch(each, seed, map_bytes) for each in _dirty_stretches(target, count)]
+        return [IndexPart(target, seed, (number, count), map_bytes, share) for number in range(count)]
+    return [IndexStretch(each, seed, map_bytes, share) for each in _dirty_stretches(target, count)]
 
 
 def _dirty_stretches(target: Target, count: int) -> list[Target]:

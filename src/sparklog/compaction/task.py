@@ -64,6 +64,8 @@ class Buffers:
     """How much of a segment is read at once; a larger batch is read whole."""
     bytes_per_second: float
     """Reads and writes together."""
+    host_bytes_per_second: float = float("inf")
+    """What the tasks of a job that are on one machine have together: ``log.cleaner.io.max.bytes.per.second``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,16 +67,17 @@ class SegmentWalk:
         clock: Clock,
         is_wanted: Callable[[], None] = lambda: None,
         numbers: Mapping[int, FileNumber] | None = None,
+        rate: ByteRate | None = None,
     ) -> None:
         """``is_wanted`` is asked often, and raises what ends the pass. ``numbers`` are those of the segments' ``.log``
-        files by base offset, if they are to be checked.
+        files by base offset, if they are to be checked. ``rate`` is kept instead of the worker's own.
         """
         self._directory = Path(task.directory)
         self._clock = clock
         self._is_wanted = is_wanted
         self._numbers = numbers
         self._buffer = bytearray(max(task.buffers.read_bytes, layout.HEADER_SIZE))
-        self._rate = ByteRate(clock, task.buffers.bytes_per_second)
+        self._rate = rate or ByteRate(clock, task.buffers.bytes_per_second)
         self.read = 0
         """Bytes that were walked past."""
 

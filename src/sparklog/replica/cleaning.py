@@ -479,6 +479,7 @@ class LogCleaner:
             load_factor=config.log_cleaner_io_buffer_load_factor,
             read_bytes=max(config.log_cleaner_io_buffer_size // threads // 2, 1),
             bytes_per_second=config.log_cleaner_io_max_bytes_per_second / threads,
+            host_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
         )
 
     async def _run_task(self, task: CleaningTask, mark: Mark, worker: Worker) -> None:

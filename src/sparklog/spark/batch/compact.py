@@ -91,6 +91,8 @@ class CompactOptions:
     """
     map_bytes: int = 512 * _MB
     """The memory that the map of one task may take: 24 bytes a key, 32 where records are compared by version."""
+    spill_bytes: int = 64 << 30
+    """Of files, the maps of the keys of one log may take so much together: 48 bytes a key, 64 by version."""
     grant_ms: int = 60_000
     """So long a log is kept for a job of which nothing is heard."""
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -418,9 +420,8 @@ class _Job:
         """
         tasks: list[tuple[Any, Callable[[Any], None], list[_Cleaning]]] = []
         for work in works:
-            for index in index_tasks(
-                work.decision.indexed, work.seed, self._options.map_bytes, self._index_tasks(work.decision)
-            ):
+            count, options = self._index_tasks(work.decision), self._options
+            for index in index_tasks(work.decision.indexed, work.seed, options.map_bytes, count, options.spill_bytes):
                 tasks.append((index, work.take_part, work.cleanings))
             for cleaning in work.cleanings:
                 for bases in [_bases(stretch) for stretch in cleaning.stretches[:-1]] or [()]:
