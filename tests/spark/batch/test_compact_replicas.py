@@ -1,5 +1,7 @@
 """The job that compacts, where a partition has two replicas."""
 
+from pathlib import Path
+
 import pytest
 from compaction.dump import dump
 
@@ -11,10 +13,11 @@ from sparklog.compaction.task import Failure
 from sparklog.spark.batch.compact import CompactOptions, run_on
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 RECORDS, KEYS = 400, 7
-TOPICS = {"shared": {}, "halfway": {}, "waves": {"segment.bytes": "1000"}}
+TOPICS = {"shared": {}, "halfway": {}, "waves": {"segment.bytes": "1000"}, "deleted": {}, "lost": {}}
 """And their own settings."""
 
 
@@ -87,6 +90,35 @@ def test_the_map_is_there_until_the_last_replica_is_written_anew(servers, data):
     assert not report.has_failed, str(report)
     assert sum(isinstance(each, IndexStretch) for each in ran) == 1
     assert sum(isinstance(each, RewriteStretch) for each in ran) > 2  # so in several waves
+
+
+def test_a_replica_that_is_taken_away_meanwhile_is_told_as_such(servers, data):
+    """And so is the end of the map that lay beside it."""
+    done = []
+
+    def moves(task, act):
+        if isinstance(task, RewriteStretch) and not done:
+            done.append(task)
+            with Admin(bootstrap_servers=servers) as admin:
+                admin.delete_topics(["deleted"])
+            eventually(lambda: not list(data.glob("broker-*/deleted-0")), 60, "the directories go")
+        return act()
+
+    report, _ = job(servers, "deleted", moves)
+    said = [each.outcome for each in report.replicas]
+    assert len(said) == 2
+    assert all("its topic was deleted" in each for each in said), said
+
+
+def test_a_map_that_is_gone_is_told_as_such(servers):
+    def loses(task, act):
+        if isinstance(task, RewriteStretch):
+            for path in task.maps:
+                Path(path).unlink(missing_ok=True)
+        return act()
+
+    report, _ = job(servers, "lost", loses)
+    assert all("the map of its keys went" in each.outcome for each in report.replicas), str(report)
 
 
 def test_a_replica_that_is_not_seen_is_left_to_its_broker(servers, data):

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from sparklog.client.consumer.fetch.segment_files import NOT_VISIBLE, SegmentFiles
 from sparklog.clock import Clock, SystemClock
-from sparklog.compaction.split import Target
+from sparklog.compaction.split import RewriteStretch, Target
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure, kind_of, text_of
 from sparklog.compaction.walk import number_of
@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CUT = "its first segment went while it was cleaned, by retention or by a new start: the next run cleans what is left"
+_TAKEN_AWAY = (
+    "its directory went while it was cleaned: its topic was deleted, or the replica was moved to another broker or log"
+    " directory"
+)
+_NO_MAP = (
+    "the map of its keys went while it was cleaned, with the replica beside which it lay: that was taken away, or its"
+    " broker gave the cleaning up; the next run cleans this one ({})"
+)
 
 
 class FileTask(Protocol):
@@ -83,10 +91,11 @@ def perform(task: FileTask, files: SegmentFiles, clock: Clock) -> Any:
         started = clock.monotonic()
         outcome = task.run(clock)
     except (NotDirect, DataSourceError) as error:
-        if not isinstance(task, Look) and _is_cut(task.target):
-            return TaskFailed(Failure.GONE, _CUT)
-        return TaskFailed(Failure.GONE, str(error), is_visible=False)
+        why = None if isinstance(task, Look) else _why_gone(task.target)
+        return TaskFailed(Failure.GONE, why or str(error), is_visible=why is not None)
     except (CorruptRecord, OSError, MemoryError, DiskFull) as error:
+        if isinstance(task, RewriteStretch) and not all(Path(each).exists() for each in task.maps):
+            return TaskFailed(Failure.GONE, _NO_MAP.format(text_of(error)))
         return TaskFailed(kind_of(error), text_of(error))
     stats = getattr(outcome, "stats", None)
     if isinstance(stats, CleanerStats):
@@ -94,10 +103,12 @@ def perform(task: FileTask, files: SegmentFiles, clock: Clock) -> Any:
     return outcome
 
 
-def _is_cut(target: Target) -> bool:
-    """Whether the log is here, and its first segment is not any more."""
+def _why_gone(target: Target) -> str | None:
+    """Why files are gone that a task has seen before; None where they are here."""
     directory = Path(target.task.directory)
-    return directory.is_dir() and not segment_path(directory, target.task.segments[0].base_offset, LOG_SUFFIX).exists()
+    if not directory.is_dir():
+        return _TAKEN_AWAY
+    return None if segment_path(directory, target.task.segments[0].base_offset, LOG_SUFFIX).exists() else _CUT
 
 
 def _check_place(target: Target, files: SegmentFiles) -> None:
