@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from sparklog.broker.apis import describe_producers
+from sparklog.broker.apis.transactions import describe_producers
 from sparklog.broker.context import ApiRequest
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.producer_snapshot import ProducerEntry
