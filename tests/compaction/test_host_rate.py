@@ -1,5 +1,8 @@
 """A rate that processes of one machine keep together."""
 
+import os
+import struct
+
 import pytest
 
 from sparklog.compaction.host_rate import HostRate, shared_place
@@ -29,9 +32,16 @@ def test_rates_may_differ(place):
     assert HostRate(clock, 100.0, place).owe(100) == 2.0
 
 
-def test_a_file_of_somebody_else_is_not_read(place):
+def test_a_file_of_something_else_is_not_read(place):
     place.write_bytes(b"abc")
     assert HostRate(ManualClock(), 1000.0, place).owe(500) == 0.5
+
+
+def test_a_file_of_another_user_is_not_read(place, caplog, monkeypatch):
+    place.write_bytes(struct.pack("<d", 1e12))
+    monkeypatch.setattr(os, "getuid", lambda: place.stat().st_uid + 1)
+    assert HostRate(ManualClock(), 1000.0, place).owe(500) == 0.5
+    assert "belongs to another user; remove it" in caplog.text
 
 
 @pytest.mark.parametrize("rate", [1e300, float("inf")])

@@ -71,7 +71,10 @@ class HostRate(ByteRate):
 
 def _opened(path: Path) -> OpenFile | None:
     try:
-        return OpenFile(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        found = OpenFile(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        if os.fstat(found.fileno()).st_uid != os.getuid():  # who could make the tasks wait for ever
+            raise PermissionError(f"{path} belongs to another user; remove it")
+        return found
     except OSError as error:
         _log.warning("the rate of cleaning is not shared with the other tasks of this machine: %s", error)
         return None
