@@ -217,7 +217,13 @@ class Drill:
     def _make_cluster(self, home: Path, brokers: int) -> Any:
         return ClusterHarness(home, brokers, SETTINGS)
 
+    @property
+    def administrator(self) -> Mapping[str, str]:
+        """The settings of a client that may do everything, but for the brokers' addresses."""
+        return {}
+
     def connect(self, address: str, timeout: float = 60.0) -> BlockingConnection:
+        """As this client."""
         return wire.connect(address, timeout)
 
     def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -425,11 +431,13 @@ class Drill:
         return False
 
 
-class SecureDrill(Drill):
+class ByPassword(Drill):
     """On a cluster that lets nobody in without a password. The actors are spark; the drill itself is admin."""
 
-    def _make_cluster(self, home: Path, brokers: int) -> SecureClusterHarness:
-        return SecureClusterHarness(home, brokers, SETTINGS)
+    @property
+    def administrator(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.cluster.client("admin")
+        return found
 
     def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         return super()._roles(workload, {**common, "client settings": str(self.cluster.client_file("spark"))})
@@ -439,7 +447,14 @@ class SecureDrill(Drill):
 
     @cached_property
     def _security(self) -> ConnectionSecurity:
-        return ClientConfig.from_properties(self.cluster.client("admin")).connection_security(self._clock)
+        return ClientConfig.from_properties(self.administrator).connection_security(self._clock)
+
+
+class SecureDrill(ByPassword):
+    """On the cluster of ``sparklog up --secure``."""
+
+    def _make_cluster(self, home: Path, brokers: int) -> SecureClusterHarness:
+        return SecureClusterHarness(home, brokers, SETTINGS)
 
 
 def final_log(connection: BlockingConnection, tp: TopicPartition) -> dict[str, Any] | None:

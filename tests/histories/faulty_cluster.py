@@ -17,10 +17,12 @@ from histories.network import HOST, ZOOKEEPER, Network, broker_name
 from sparklog.local.broker import BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
 from sparklog.local.running import Running
+from sparklog.local.secured import BROKERS, CLIENTS, SecureDirectory
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 from sparklog.log.checkpoints import PARTITION_METADATA
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import settings_arguments
+from sparklog.testing.cluster import SecuredClients
 from sparklog.testing.eventually import eventually, wait_for_death
 
 _SOON_S = 60.0
@@ -119,15 +121,22 @@ class FaultyBroker(BrokerProcess):
         self.signal(signal.SIGUSR1)
 
 
-class FaultyCluster(Running):
+class FaultyCluster(SecuredClients, Running):
     """``brokers`` brokers with ids from 0, whatever may be replicated on all of them. Nobody repairs what is broken.
 
-    ``log_dirs`` is how many log directories each has, all on one disk.
+    ``log_dirs`` is how many log directories each has, all on one disk. A ``secure`` one lets nobody in without a
+    password or a certificate, as ``sparklog up --secure`` does.
     """
 
-    def __init__(self, home: Path, brokers: int, settings: Mapping[str, object], log_dirs: int = 1) -> None:
+    def __init__(
+        self, home: Path, brokers: int, settings: Mapping[str, object], log_dirs: int = 1, *, secure: bool = False
+    ) -> None:
         self._log_dirs = log_dirs
         self.zookeeper = EmbeddedZooKeeper(home / "zookeeper", tick_time_ms=500, fsync=False)
+        self.secured = SecureDirectory(home / "secure") if secure else None
+        if self.secured is not None:
+            self.secured.prepare([HOST])
+            self.zookeeper.tls = self.secured.zookeeper_tls
         self.network = Network(brokers)
         relay = self.network.relay(ZOOKEEPER, self.zookeeper.port)
         self.brokers = [self._broker(home, number, f"{HOST}:{relay}", settings) for number in range(brokers)]
@@ -137,18 +146,31 @@ class FaultyCluster(Running):
         relay = self.network.relay(broker_name(number), port)
         disk = home / broker_name(number)
         log_dirs = [disk / f"logs-{each}" for each in range(self._log_dirs)] if self._log_dirs > 1 else [disk]
+        inner = free_port() if self.secured is not None else 0
         spec = BrokerSpec(
             broker_id=number,
             zookeeper=zookeeper,
             data_dir=disk,
             port=port,
+            inner_port=inner,
             arguments=(  # the later --data counts for the broker, the first for the faults of its disk
-                *settings_arguments({**settings, "advertised.port": relay}),
+                *self._security(),
+                *settings_arguments({**settings, **self._advertised(number, relay, inner)}),
                 *("--data", ",".join(map(str, log_dirs))),
             ),
             program=(sys.executable, "-P", faulty_broker.__file__),
         )
         return FaultyBroker(spec, home / f"{broker_name(number)}.log", relay, log_dirs)
+
+    def _security(self) -> Sequence[str]:
+        return ("--config", str(self.secured.broker_settings)) if self.secured is not None else ()
+
+    def _advertised(self, number: int, relay: int, inner: int) -> Mapping[str, object]:
+        """By what others reach the broker: relays of all of its listeners."""
+        if self.secured is None:
+            return {"advertised.port": relay}
+        between = self.network.relay(broker_name(number), inner)
+        return {"advertised.listeners": f"{CLIENTS}://{HOST}:{relay},{BROKERS}://{HOST}:{between}"}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -157,6 +179,8 @@ class FaultyCluster(Running):
     def start(self) -> None:
         try:
             self.zookeeper.start()
+            if self.secured is not None:
+                self.secured.admit(self.zookeeper.connect_string, self.bootstrap_servers)
             for broker in self.brokers:
                 broker.spawn()
             for broker in self.brokers:

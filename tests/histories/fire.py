@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from histories.clients import CONFLUENT, OWN
-from histories.drill import _AWAY, COPIERS, END_S, PARTITIONS, READERS, Workload
+from histories.drill import _AWAY, COPIERS, END_S, PARTITIONS, READERS, ByPassword, Workload
 from histories.faulty_cluster import FaultyBroker, FaultyCluster
 from histories.replicated import BROKERS, REPLICATED, RESTS_S, ReplicatedDrill, to
 from histories.schedule import Harm, Rounds, draw, told
-from histories.watcher import Place
-from integration import wire
+from histories.watcher import Place, open_zookeeper
 
 from sparklog.client.admin.admin import Admin, Replica
 from sparklog.errors import SparklogError
@@ -26,6 +25,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ElectLeadersRequest
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.testing.eventually import eventually
+from sparklog.zk.client import ZkClient
 
 TABLE = "table"
 """The compacted topic, and the first word of the names of those who write it and follow it."""
@@ -62,6 +62,7 @@ class Fire(ReplicatedDrill):
     topics: Mapping[str, int] = {**PARTITIONS, HASTY: 1}
     groups = (COPIERS, *READERS, HASTY)
     cluster: FaultyCluster
+    is_secure: ClassVar[bool] = False
 
     def __init__(self, home: Path, seed: int, count: int) -> None:
         chance = Random(f"fire {seed}")
@@ -88,7 +89,9 @@ class Fire(ReplicatedDrill):
     def _make_cluster(self, home: Path, brokers: int) -> FaultyCluster:
         flushing = {"log.flush.interval.messages": 1} if self.flushes else {}
         compacting = _COMPACTING if self.compacts else {}
-        return FaultyCluster(home, brokers, {**REPLICATED, **flushing, **compacting}, self.log_dirs)
+        return FaultyCluster(
+            home, brokers, {**REPLICATED, **flushing, **compacting}, self.log_dirs, secure=self.is_secure
+        )
 
     def _configs(self, topic: str) -> Mapping[str, str]:
         own = {HASTY: {"min.insync.replicas": "1"}, TABLE: _TABLE_CONFIGS}
@@ -151,6 +154,9 @@ class Fire(ReplicatedDrill):
     @property
     def zookeeper(self) -> str:
         return self.cluster.zookeeper.connect_string
+
+    def open_zookeeper(self) -> ZkClient:
+        return open_zookeeper(self.zookeeper, self.cluster.zookeeper_security)
 
     @property
     def places(self) -> list[Place]:
@@ -283,7 +289,7 @@ class Fire(ReplicatedDrill):
     def _move_leaders(self) -> None:
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=5000)
         for address in self.addresses:
-            with suppress(*_AWAY), wire.connect(address, timeout=5.0) as connection:
+            with suppress(*_AWAY), self.connect(address, timeout=5.0) as connection:
                 connection.request(ApiKey.ELECT_LEADERS, lambda _: request)
 
     def _reassign(self, rounds: Rounds, rate: int | None, cancels: bool) -> None:
@@ -304,7 +310,7 @@ class Fire(ReplicatedDrill):
     def _admin(self) -> Admin:
         servers = ",".join(broker.address for broker in self._live(range(BROKERS))) or self.addresses[0]
         times = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), _SOON_MS)
-        return Admin({"bootstrap.servers": servers, **times})
+        return Admin({**self.administrator, "bootstrap.servers": servers, **times})
 
     def _hold_replicas_back(self, rate: int) -> None:
         """What is not in sync, by so many bytes a second."""
@@ -373,6 +379,17 @@ class Fire(ReplicatedDrill):
     def crashes(self) -> list[str]:
         broken = [each.log_path.name for each in self.cluster.brokers if "Traceback" in each.log_path.read_text()]
         return [*super().crashes(), *broken]
+
+
+class SecureFire(ByPassword, Fire):
+    """On a cluster that lets nobody in without a password or a certificate."""
+
+    is_secure = True
+
+    @property
+    def places(self) -> list[Place]:
+        """None before there are passwords to ask with."""
+        return super().places if self.cluster.client_file("admin").exists() else []
 
 
 def _go_on(pid: int) -> None:

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 from histories.drill import COPIERS, END_S, PARTITIONS, READERS, SETTINGS, SOURCE, TARGET, Drill, Slot, Workload
 from histories.history import now
 from histories.replicas import compacted_replicas, end_of, replicas
-from histories.watcher import LOOK_S, Place, Watcher
+from histories.watcher import LOOK_S, Place, Places, Watcher, open_zookeeper
 
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.testing.eventually import eventually
+from sparklog.zk.client import ZkClient
 
 BROKERS = 3
 REPLICATED = {
@@ -47,6 +48,10 @@ class ReplicatedDrill(Drill):
     def zookeeper(self) -> str:
         """Its connect string."""
         raise NotImplementedError
+
+    def open_zookeeper(self) -> ZkClient:
+        """A client of it."""
+        return open_zookeeper(self.zookeeper)
 
     @property
     def places(self) -> list[Place]:
@@ -83,7 +88,8 @@ class ReplicatedDrill(Drill):
             yield f"{group}-0", {**mine, "role": "reader", **member}
 
     def run(self, seconds: float = 0.0, first: Sequence[str] = ()) -> None:
-        with Watcher(self.history, self.zookeeper, lambda: self.places, self.watched) as self.watcher:
+        places = Places(self.open_zookeeper, lambda: self.places, self.connect)
+        with Watcher(self.history, places, self.watched) as self.watcher:
             super().run(seconds, first)
 
     def _await_whole(self) -> None:

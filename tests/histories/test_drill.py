@@ -52,6 +52,15 @@ def test_a_short_history_holds(tmp_path):
     assert min(counts[what] for what in ("sent", "committed", "aborted", "read", "kept", "owns", "observed")) > 0
 
 
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_a_short_history_of_a_secure_cluster_holds(tmp_path):
+    """Clients log in anew where they have to."""
+    workload = Workload(MIXED, EAGER, own_transaction_timeout_ms=60_000)
+    counts = drill(tmp_path, 5, 0.0, 1, workload, ["kill_broker_under_own_copiers"], SecureDrill)
+    assert min(counts[what] for what in ("sent", "committed", "aborted", "read", "kept", "owns", "observed")) > 0
+
+
 @pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(900)

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from histories.checker import check, legal_losses
 from histories.drill import COPIERS, SOURCE, TARGET, final_log
-from histories.fire import COMPACTED, Fire
+from histories.fire import COMPACTED, Fire, SecureFire
 from histories.history import Recorder, load, now
 from histories.schedule import Harm
 from histories.watcher import described
@@ -22,15 +22,17 @@ from sparklog.zk.client import ZkClient
 COPIED = {COPIERS: (SOURCE, TARGET)}
 SEEDS = [int(seed) for seed in os.environ.get("FIRE_SEEDS", "").split()] or range(100)
 """``FIRE_SEEDS="7 8"`` runs these alone, of ``test_a_cluster_under_fire_keeps_its_promises``."""
+SECURE_SEEDS = [int(seed) for seed in os.environ.get("SECURE_FIRE_SEEDS", "").split()] or range(200, 210)
+"""``SECURE_FIRE_SEEDS`` does the same of the secure ones."""
 SHORT = [Harm("kill_leader", {"number": 0}), Harm("part", {"ways": [("broker-1", "broker-2")], "breaks": True}, 0.5)]
 TP = TopicPartition("unclean", 0)
 ALL, ONE = "all", "1"
 REQUIRED = {ALL: -1, ONE: 1}
 
 
-def burn(home, seed, count, harms=None):
+def burn(home, seed, count, harms=None, kind=Fire):
     """Run, check, and say where the history is if it is a bad one."""
-    run = Fire(home, seed, count)
+    run = kind(home, seed, count)
     run.harms = run.harms if harms is None else harms
     try:
         run.run()
@@ -41,7 +43,8 @@ def burn(home, seed, count, harms=None):
         told = "\n".join(str(each)[:1000] for each in breaches[:20])
         assert not breaches, f"{len(breaches)} breaches\n{told}"
     except BaseException as error:
-        error.add_note(f"seed {seed}; FIRE_SEEDS={seed} repeats it; its history is in {run.history}")
+        prefix = "SECURE_" if run.is_secure else ""
+        error.add_note(f"seed {seed}; {prefix}FIRE_SEEDS={seed} repeats it; its history is in {run.history}")
         error.add_note(run.told())
         raise
 
@@ -58,6 +61,14 @@ def test_a_cluster_outlives_its_leader_and_a_cut(tmp_path):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_under_fire_keeps_its_promises(seed, tmp_path):
     burn(tmp_path, seed, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", SECURE_SEEDS)
+def test_a_secure_cluster_under_fire_keeps_its_promises(seed, tmp_path):
+    burn(tmp_path, seed, 6, kind=SecureFire)
 
 
 class Witness:

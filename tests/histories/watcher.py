@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from histories.drill import _AWAY, END_S
 from histories.history import Recorder, now
-from integration import wire
 
+from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
 from sparklog.errors import CoordinationError
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
@@ -42,18 +42,30 @@ class Place(NamedTuple):
     address: str
 
 
+class Places(NamedTuple):
+    """Where everybody is, and how to connect."""
+
+    open_zookeeper: Callable[[], ZkClient]
+    brokers: Callable[[], Sequence[Place]]
+    connect: Callable[[str, float], BlockingConnection]
+    """To an address, with a time for requests in seconds."""
+
+
+def open_zookeeper(connect: str, security: ZooKeeperSecurity = OPEN) -> ZkClient:
+    """A client that stays if its session ends. Raises CoordinationError."""
+    return ZkClient(connect, session_timeout=10.0, on_session=lambda _: None, security=security)
+
+
 class Watcher:
     """Looks again and again; what it saw last is in ``states`` and ``replicas``. ``partitions``: those that there are,
-    or will be. ``zookeeper`` is its connect string."""
+    or will be."""
 
     def __init__(
         self,
         history: Path,
-        zookeeper: str,
-        places: Callable[[], Sequence[Place]],
+        places: Places,
         partitions: Sequence[TopicPartition],
     ) -> None:
-        self._zookeeper = zookeeper
         self._places = places
         self._partitions = partitions
         self._record = Recorder(history, "watcher")
@@ -93,7 +105,7 @@ class Watcher:
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
             with suppress(CoordinationError):
-                zookeeper = ZkClient(self._zookeeper, session_timeout=10.0, on_session=lambda _: None)
+                zookeeper = self._places.open_zookeeper()
                 try:
                     self._watch(zookeeper)
                 finally:
@@ -107,8 +119,8 @@ class Watcher:
             self._record("states", asked=asked, states=described(found))
             replicas = zookeeper.guarded(self._assignments, zookeeper)
             crippled = {}
-            for broker_id, life, address in self._places():
-                with suppress(*_AWAY), wire.connect(address, timeout=1.0) as connection:
+            for broker_id, life, address in self._places.brokers():
+                with suppress(*_AWAY), self._places.connect(address, 1.0) as connection:
                     self._ask_ends(connection, broker_id, found)
                     if _has_lost_a_log_dir(connection):
                         crippled[broker_id] = life

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparklog.config.properties import load_properties
+from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
 from sparklog.local.broker import BrokerProcess
 from sparklog.local.cluster import LocalCluster
+from sparklog.local.secured import SecureDirectory
 from sparklog.testing.broker import settings_arguments
 
 
@@ -50,10 +52,11 @@ class ClusterHarness(LocalCluster):
         self.broker(broker_id).start()
 
 
-class SecureClusterHarness(ClusterHarness):
-    """One that lets nobody in without a password or a certificate, as ``sparklog up --secure`` does."""
+class SecuredClients:
+    """What the clients of a cluster are told that lets nobody in without a password or a certificate."""
 
-    is_secure = True
+    secured: SecureDirectory | None
+    """None where it lets everybody in."""
 
     def client_file(self, user: str) -> Path:
         """The settings of the clients of ``admin`` or ``spark``, as Kafka's tools take them."""
@@ -63,3 +66,16 @@ class SecureClusterHarness(ClusterHarness):
     def client(self, user: str) -> dict[str, str]:
         """The same by their names."""
         return load_properties(self.client_file(user))
+
+    @property
+    def zookeeper_security(self) -> ZooKeeperSecurity:
+        """How to connect to its ZooKeeper, once it was started."""
+        if self.secured is None:
+            return OPEN
+        return ZooKeeperSecurity.divide(load_properties(self.secured.broker_settings))[0]
+
+
+class SecureClusterHarness(SecuredClients, ClusterHarness):
+    """One that lets nobody in without a password or a certificate, as ``sparklog up --secure`` does."""
+
+    is_secure = True
