@@ -1,12 +1,19 @@
 """Load files into a topic, exactly once: their rows become segments that the brokers adopt."""
 
 import argparse
+import json
 import sys
 
 from sparklog.cli.connection import check_topics
 from sparklog.errors import SparklogError
 from sparklog.spark import session
-from sparklog.spark.batch.arguments import add_cluster, add_task_token, client_settings
+from sparklog.spark.batch.arguments import (
+    add_cluster,
+    add_output,
+    add_task_token,
+    client_settings,
+    progress_settings,
+)
 from sparklog.spark.batch.load import Loaded, LoadOptions, run
 from sparklog.spark.batch.sources import FORMATS, Source
 
@@ -32,7 +39,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     add_cluster(parser)
     add_task_token(parser)
-    parser.add_argument("--topic", required=True)
+    add_output(parser)
+    parser.add_argument("-t", "--topic", required=True)
     parser.add_argument("--from", dest="path", required=True, help="a path or URI that Spark reads")
     parser.add_argument("--format", required=True, choices=FORMATS)
     parser.add_argument("--name", required=True, help="of this load: a rerun under it adds nothing twice")
@@ -53,7 +61,7 @@ def main() -> int:
     try:
         options = _options(args, client_settings(parser, args))
         check_topics(options.settings(), [options.topic])
-        return _load(options, args.format)
+        return _load(options, args.format, as_json=args.output == "json")
     except SparklogError as error:
         print(f"load: {error}", file=sys.stderr)
         return 1
@@ -83,10 +91,12 @@ def _options(args: argparse.Namespace, client: dict[str, str]) -> LoadOptions:
     )
 
 
-def _load(options: LoadOptions, file_format: str) -> int:
-    spark = session("load", delta=file_format == "delta")
+def _load(options: LoadOptions, file_format: str, *, as_json: bool) -> int:
+    spark = session("load", delta=file_format == "delta", **progress_settings())
     try:
-        print(_line(options.topic, run(spark, options)), flush=True)
+        loaded = run(spark, options)
+        told = json.dumps({"topic": options.topic, **loaded._asdict()}) if as_json else _line(options.topic, loaded)
+        print(told, flush=True)
     finally:
         spark.stop()
     return 0

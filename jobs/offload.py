@@ -1,6 +1,7 @@
 """Offload topics to a Delta table, to files or to a database, exactly once: what is there now, or again and again."""
 
 import argparse
+import json
 import os
 import sys
 from contextlib import closing
@@ -8,9 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparklog.cli.connection import check_topics
+from sparklog.config.properties import load_properties
 from sparklog.errors import ConfigError, DataSourceError, SparklogError
 from sparklog.spark import session
-from sparklog.spark.batch.arguments import add_cluster, add_task_token, client_settings
+from sparklog.spark.batch.arguments import (
+    add_cluster,
+    add_output,
+    add_task_token,
+    client_settings,
+    progress_settings,
+)
 from sparklog.spark.batch.offload import Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.batch.unattended import keep_on
@@ -33,8 +41,11 @@ if TYPE_CHECKING:
 class _Job:
     """An offload that is opened anew after it has failed, for a connection may be what failed. Close it."""
 
-    def __init__(self, spark: "SparkSession", options: OffloadOptions, freshness_s: float | None) -> None:
+    def __init__(
+        self, spark: "SparkSession", options: OffloadOptions, freshness_s: float | None, *, as_json: bool
+    ) -> None:
         self._spark = spark
+        self._as_json = as_json
         self._options = options
         self._freshness_s = freshness_s
         self._offload: Offload | None = None
@@ -50,7 +61,7 @@ class _Job:
         number = 0
         try:
             for commit in offload.fresh(self._freshness_s) if self._freshness_s else offload.commits():
-                print(commit, flush=True)
+                print(json.dumps(commit._asdict()) if self._as_json else commit, flush=True)
                 number += 1
         except Exception:
             self.close()
@@ -58,7 +69,7 @@ class _Job:
         return number
 
     def once(self) -> int:
-        if not self.round():
+        if not self.round() and not self._as_json:
             print("nothing new", flush=True)
         return 0
 
@@ -71,6 +82,9 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--value-format", choices=FORMATS, help="how values are written")
     group.add_argument("--schema", type=Path, help="a file: Spark's DDL or JSON for json, an .avsc for avro")
     group.add_argument("--writer-schema", action="append", default=[], metavar="ID=FILE", help="of avro with ids")
+    group.add_argument("--registry", metavar="URL", help="a schema registry, which has the schemas of avro with ids")
+    group.add_argument("--registry-config", type=Path, metavar="FILE", help="its settings: schema.registry.url, ….")
+    group.add_argument("--subject", help="of the registry: the table has the fields of its newest schema, not --schema")
     group.add_argument("--key-format", choices=KEY_FORMATS, default="binary")
     group.add_argument("--with", default="", help="more columns: value,headers,timestampType")
     group.add_argument("--into", help="one column for all fields, a struct")
@@ -105,7 +119,10 @@ def _add_database(parser: argparse.ArgumentParser) -> None:
 
 _NEEDED = {
     "upsert": ("skip_keyless", "accept_partitions"),
-    "value_format": ("schema", "writer_schema", "key_format", "with", "into", "evolve", "dead_letters"),
+    "value_format": (
+        *("schema", "writer_schema", "registry", "registry_config", "subject"),
+        *("key_format", "with", "into", "evolve", "dead_letters"),
+    ),
     "vacuum": ("unsafe_vacuum",),
     "table": ("upsert", "value_format", "partition_by", "merge_files", "vacuum"),
     "files": ("format",),
@@ -163,11 +180,9 @@ def _target(args: argparse.Namespace) -> Target:
 
 def _decoding(args: argparse.Namespace) -> dict[str, Any]:
     """What all kinds of decoded tables are made with."""
-    if args.schema is None:
-        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--value-format needs --schema FILE")
     return {
         "name": args.table,
-        "values": ValueFormat(args.value_format, _text(args.schema), _writers(args.writer_schema)),
+        "values": _value_format(args),
         "key_format": args.key_format,
         "extra": tuple(filter(None, vars(args)["with"].split(","))),
         "into": args.into,
@@ -176,6 +191,32 @@ def _decoding(args: argparse.Namespace) -> dict[str, Any]:
         "compression": args.compression,
         "maintenance": _maintenance(args),
     }
+
+
+def _value_format(args: argparse.Namespace) -> ValueFormat:
+    registry = _registry(args)
+    if registry is None and args.schema is None:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", "--value-format needs --schema FILE")
+    if registry is None:
+        if args.subject is not None:
+            raise DataSourceError("SPARKLOG_INVALID_OPTION", "--subject is of a --registry")
+        return ValueFormat(args.value_format, _text(args.schema), _writers(args.writer_schema))
+    if args.writer_schema:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", "a --registry has the schemas: give no --writer-schema")
+    if (args.schema is None) == (args.subject is None):
+        raise DataSourceError(
+            "SPARKLOG_INVALID_OPTION", "say which schema values are read as: --schema FILE, or --subject NAME"
+        )
+    text = None if args.schema is None else _text(args.schema)
+    return ValueFormat.of_registry(args.value_format, registry, schema=text, subject=args.subject)
+
+
+def _registry(args: argparse.Namespace) -> dict[str, str] | None:
+    """The settings of the registry, if there is one. Raises ConfigError for a file that cannot be read."""
+    given = {} if args.registry_config is None else load_properties(args.registry_config)
+    if args.registry is not None:
+        given["schema.registry.url"] = args.registry
+    return given or None
 
 
 def _writers(given: list[str]) -> dict[int, str] | None:
@@ -231,7 +272,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     add_cluster(parser)
     add_task_token(parser)
-    parser.add_argument("--topic", action="append", required=True, help="may be repeated")
+    add_output(parser)
+    parser.add_argument("-t", "--topic", action="append", required=True, help="may be repeated")
     parser.add_argument("--table", help="a path or URI (with a slash in it), or a table of the catalog")
     parser.add_argument("--files", metavar="URI", help="files instead: a directory, or webhdfs://NAMENODE:9870/PATH")
     parser.add_argument("--format", default="parquet", help="of --files: parquet, or segments (the brokers' bytes)")
@@ -258,6 +300,11 @@ def main() -> int:
     try:
         client = client_settings(parser, args)
         options = _options(args, client)
+    except DataSourceError as error:
+        if error.error_code.startswith("SPARKLOG_REGISTRY"):  # what was typed is right
+            print(f"offload: {error}", file=sys.stderr)
+            return 1
+        parser.error(str(error))
     except SparklogError as error:
         parser.error(str(error))
     pause_s = args.every or args.freshness
@@ -271,9 +318,10 @@ def main() -> int:
 
 
 def _offload(options: OffloadOptions, args: argparse.Namespace, pause_s: float | None) -> int:
-    spark = session("offload", delta=args.jdbc is None, jars=[Path(each) for each in args.jdbc_jar])
+    jars = [Path(each) for each in args.jdbc_jar]
+    spark = session("offload", delta=args.jdbc is None, jars=jars, **progress_settings())
     try:
-        with closing(_Job(spark, options, args.freshness)) as job:
+        with closing(_Job(spark, options, args.freshness, as_json=args.output == "json")) as job:
             return job.again_and_again(pause_s) if pause_s else job.once()
     finally:
         spark.stop()

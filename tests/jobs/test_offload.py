@@ -1,6 +1,7 @@
 """The offload's own program: what it prints, what it goes on after, and its exit codes."""
 
 import importlib.util
+import json
 import re
 import sys
 from types import SimpleNamespace
@@ -10,7 +11,13 @@ import pytest
 from sparklog.cli.jobs import path_of
 from sparklog.client import Producer
 from sparklog.errors import ConnectionFailed, DataSourceError
+from sparklog.testing.registry import schema_registry
 
+AVRO = {
+    "type": "record",
+    "name": "Click",
+    "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": "string"}],
+}
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
 
 
@@ -51,6 +58,65 @@ def test_once(main):
     assert status == 0
     assert re.match(r"version 1: 1 record, \S+ s old \(p95 \S+ s\) in 1 file, ", said)
     assert main() == (0, "nothing new\n", [])
+
+
+def test_what_was_done_as_json(main):
+    status, said, _ = main("--output", "json")
+    assert status == 0
+    (line,) = said.splitlines()
+    told = json.loads(line)
+    assert (told["version"], told["records"], told["files"], told["behind"]) == (1, 1, 1, 0)
+    assert main("-o", "json") == (0, "", [])
+
+
+@pytest.fixture
+def registry():
+    with schema_registry() as (url, found):
+        found.answer("POST", "/subjects/clicks-value/versions", {"schema": json.dumps(AVRO)})
+        yield url
+
+
+def test_values_by_the_schemas_of_a_registry(main, registry, cluster, topic, spark, tmp_path):
+    """Of the three values one has no schema, and one the id of a schema that the registry does not have."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.send(topic, b"\0" + (1).to_bytes(4, "big") + b"\x0e\x06abc")
+        producer.send(topic, b"\0" + (99).to_bytes(4, "big") + b"\x0e\x06abc")
+    settings = tmp_path / "registry.properties"
+    settings.write_text(f"schema.registry.url={registry}\n")
+    dead = tmp_path / "dead"
+    status, said, errors = main(
+        *("--value-format", "avro", "--registry-config", str(settings), "--subject", "clicks-value"),
+        *("--dead-letters", str(dead)),
+    )
+    assert (status, errors) == (0, []), said
+    assert [
+        tuple(row) for row in spark.read.format("delta").load(str(tmp_path / "table")).select("id", "name").collect()
+    ] == [(7, "abc")]
+    reasons = [
+        row[0] for row in spark.read.format("delta").load(str(dead)).orderBy("offset").select("reason").collect()
+    ]
+    assert len(reasons) == 2
+    assert "99, which the registry does not have" in reasons[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "status"),
+    [
+        (("--value-format", "avro", "--registry", "http://127.0.0.1:1", "--subject", "s"), "does not answer", 1),
+        (("--value-format", "avro", "--subject", "s"), "--value-format needs --schema FILE", 2),
+        (("--value-format", "avro", "--subject", "s", "--schema", "pyproject.toml"), "--subject is of a --registry", 2),
+        (("--value-format", "avro", "--registry", "http://h"), "--schema FILE, or --subject NAME", 2),
+        (("--registry", "http://h"), "--registry does nothing without --value-format", 2),
+    ],
+)
+def test_a_registry_that_is_named_wrongly(main, capfd, given, said, status):
+    try:
+        ended, _, (line,) = main(*given)
+    except SystemExit as error:
+        ended, line = error.code, capfd.readouterr().err
+    assert ended == status
+    assert said in line
+    assert "Traceback" not in line
 
 
 def test_again_and_again(main, job, monkeypatch):

@@ -1,10 +1,12 @@
-"""The arguments of all jobs that say which cluster a job works on."""
+"""The arguments that all jobs have: which cluster a job works on, and how it says what it did."""
 
 from __future__ import annotations
 
 import os
+import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
+from typing import Any
 
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.errors import ConfigError, DataSourceError
@@ -27,6 +29,23 @@ def add_cluster(parser: ArgumentParser) -> None:
         metavar="FILE",
         help=f"settings of the client: security.protocol, ssl.*, sasl.* (default: the file that {ENVIRONMENT} names)",
     )
+
+
+def add_output(parser: ArgumentParser) -> None:
+    """Add ``--output``, as commands have it."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="say what was done in words (the default), or as an object of JSON a line",
+    )
+
+
+def progress_settings() -> dict[str, Any]:
+    """Spark's settings for a progress bar of its tasks on standard error, where that is a terminal of ours."""
+    is_elsewhere = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
+    return {"spark_ui_showConsoleProgress": True} if sys.stderr.isatty() and not is_elsewhere else {}
 
 
 def add_task_token(parser: ArgumentParser) -> None:

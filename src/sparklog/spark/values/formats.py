@@ -11,9 +11,12 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.values.avro import AvroReader
+from sparklog.registry.avro import text_of
+from sparklog.registry.schema import AVRO
+from sparklog.spark.values.avro import AvroReader, Writers
 from sparklog.spark.values.decoded import Decoded, ValueDecoder, nullable
 from sparklog.spark.values.json_decoder import JsonDecoder
+from sparklog.spark.values.registry_schemas import RegistryWriters, latest_schema, registry_settings
 
 FORMATS = ("json", "avro")
 
@@ -26,8 +29,25 @@ class ValueFormat:
     """``json`` or ``avro``."""
     schema: str
     """Of JSON: Spark's DDL (``id BIGINT NOT NULL, place STRING``), or a struct in Spark's JSON. Of Avro: JSON text."""
-    writers: Mapping[int, str] | None = field(default=None)
+    writers: Mapping[int, str] | Writers | None = field(default=None)
     """Of Avro in the wire format of schema registries: the schemas that values were written with, by id."""
+
+    @classmethod
+    def of_registry(
+        cls, name: str, settings: Mapping[str, str], *, schema: str | None = None, subject: str | None = None
+    ) -> ValueFormat:
+        """Values whose schemas are in the registry of these ``settings``, by the ids that values have.
+
+        They are read as ``schema``, or as the newest version of ``subject`` as it is now. Raises DataSourceError if the
+        registry cannot be asked or has no such subject, ConfigError for settings that cannot be.
+        """
+        properties = registry_settings(settings)
+        if schema is None:
+            found, newest = latest_schema(properties, subject or "")
+            if found.schema.kind != AVRO:
+                raise _unsupported(f"{subject} has schemas of {found.schema.kind}; those of AVRO are read")
+            schema = text_of(newest)
+        return cls(name, schema, RegistryWriters(properties))
 
     def __post_init__(self) -> None:
         if self.name not in FORMATS:
@@ -51,7 +71,7 @@ class ValueFormat:
 class AvroDecoder:
     """Decodes values record by record, by ``AvroReader``. Raises DataSourceError for a schema that cannot be read."""
 
-    def __init__(self, schema: str, writers: Mapping[int, str] | None = None) -> None:
+    def __init__(self, schema: str, writers: Mapping[int, str] | Writers | None = None) -> None:
         self._reader = AvroReader(schema, writers)
         found = self._reader.returns["data"].dataType
         assert isinstance(found, StructType)
