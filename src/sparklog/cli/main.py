@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from sparklog import __version__, not_compiled
 from sparklog.cli.guesses import GuessingGroup
@@ -94,6 +95,10 @@ class LazyGroup(GuessingGroup):
         module = importlib.import_module(f"sparklog.cli.commands.{_ROOM_OF[cmd_name]}.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=COMMANDS[name]) for name in COMMANDS if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -9,6 +9,9 @@ PROGRAM = "sparklog"
 VARIABLE = "_SPARKLOG_COMPLETE"
 """Click asks for completions by it: of a program's name in capitals."""
 
+_CUT_AT_COMMAS, _CUT_ONCE = 'string split "," $completion', 'string split --max 1 "," $completion'
+"""What click says to fish would end a description at its first comma."""
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -26,4 +29,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())
+    source = kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source()
+    click.echo(source.replace(_CUT_AT_COMMAS, _CUT_ONCE))
