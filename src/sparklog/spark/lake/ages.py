@@ -21,7 +21,10 @@ class Timestamps:
         """Add a column of timestamps, in microseconds."""
         if len(column):
             micros = np.asarray(column.cast(pa.int64()))
-            self._points.append((len(micros), np.quantile(micros, _POINTS).tolist()))
+            rows = np.rint(_POINTS * (len(micros) - 1)).astype(np.int64)
+            is_sorted = bool((micros[1:] >= micros[:-1]).all())  # as records most often are; it is far quicker then
+            in_place = micros if is_sorted else np.partition(micros, rows)
+            self._points.append((len(micros), in_place[rows].astype(float).tolist()))
 
     def merge(self, other: Timestamps) -> None:
         self._points += other._points
