@@ -218,6 +218,13 @@ def test_a_second_holder_of_an_instance_id_fences_the_first(consumer, partitions
             return error
 
     assert eventually(fenced, 60).code is ErrorCode.FENCED_INSTANCE_ID
+    generation = second.consumer_group_metadata().generation_id
+    for call in (lambda: first.poll(0.1), lambda: first.poll(0.1), lambda: first.commit({tp: 1})):
+        with pytest.raises(ApiError, match="give each its own"):
+            call()
+    assert lost == [tp]
+    second.commit({tp: 0})
+    assert second.consumer_group_metadata().generation_id == generation
 
 
 def test_a_transaction_of_a_member_that_was_removed_does_not_commit_its_offsets(consumer, partitions, servers, topic):

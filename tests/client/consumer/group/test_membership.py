@@ -166,6 +166,19 @@ def test_a_fenced_member_is_told_so_with_what_to_do(at):
     assert member.surrender(lambda topic: True).lost
 
 
+def test_a_fenced_member_takes_its_place_back_only_after_it_has_left():
+    member = stable(("cooperative-sticky",), instance="i")
+    with pytest.raises(ApiError):
+        member.heartbeat_answered(member.generation, ErrorCode.FENCED_INSTANCE_ID, 1.0)
+    _give_up(member)
+    for ask in (member.check, lambda: member.join(["a"], 1.0), member.check):
+        with pytest.raises(ApiError, match="Heartbeat in group 'g': FENCED_INSTANCE_ID: .* give each its own"):
+            ask()
+    member.leave()
+    member.check()
+    member.join(["a"], 1.0)
+
+
 @pytest.mark.parametrize("code", [*COMING, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID])
 def test_answers_to_an_earlier_generation_change_nothing(code):
     member = stable()

@@ -105,6 +105,7 @@ class ConsumerCoordinator:
         self._look_at_topics()
         if self._membership.needs_join and self._joining is None:
             await self._give_up()
+            self._membership.check()
             self._joining = asyncio.create_task(self._join(), name="sparklog join")
             self._joining.add_done_callback(lambda _: self._news.set())
 

@@ -17,8 +17,9 @@ Invariants:
    of the assignment that gave it, so that a member who missed a generation is believed less.
 4. An answer to a request of an earlier generation or member id changes nothing, nor does an assignment that was not
    taken before its generation was lost.
-5. What a fenced static member asks is refused for good: FENCED_INSTANCE_ID is raised. A static member never joins as
-   a dynamic one: UNSUPPORTED_VERSION is raised where the coordinator knows no static members.
+5. A fenced static member has lost its place for good, until it leaves: ``check`` raises FENCED_INSTANCE_ID. Would it
+   join, it would fence who has the place now, who would fence it in turn. A static member never joins as a dynamic
+   one: UNSUPPORTED_VERSION is raised where the coordinator knows no static members.
 
 Times are seconds on a clock that never goes back. Facts: Kafka 3.9, ``AbstractCoordinator``, ``ConsumerCoordinator``.
 """
@@ -173,6 +174,7 @@ class Membership:
         self.owned: tuple[TopicPartition, ...] = ()
         self.is_leader = False
         self._lost = False
+        self._fence: ApiError | None = None
         self._reason: str | None = "the consumer subscribed"
         self._last_assignment: tuple[tuple[TopicPartition, ...], int] = ((), NO_GENERATION)
         self._joined_topics: frozenset[str] = frozenset()
@@ -202,6 +204,11 @@ class Membership:
         return max(0.0, due - now)
 
     # -- leaving and rejoining
+
+    def check(self) -> None:
+        """Raises ApiError(FENCED_INSTANCE_ID) once another consumer has the place of this static member."""
+        if self._fence is not None:
+            raise ApiError(self._fence.code, self._fence.reason)
 
     @property
     def needs_join(self) -> bool:
@@ -244,6 +251,7 @@ class Membership:
 
     def join(self, topics: Iterable[str], now: float) -> Callable[[int], JoinGroupRequest]:
         """The request to enter the next generation with these topics."""
+        self.check()
         assert not self._lost, "what is lost is given up before JoinGroup"
         assert self.cooperative or not self.owned, "an eager member gives up everything before JoinGroup"
         self.state = MemberState.JOINING
@@ -414,6 +422,7 @@ class Membership:
         member_id = self.generation.member_id
         group_id = self.settings.group_id
         self.lose("the consumer left")
+        self._fence = None
         if member_id == NO_MEMBER or self.settings.instance_id is not None:
             return None
         leaving = _Leaving(member_id=member_id, group_instance_id=None, reason="the consumer was closed")
@@ -442,8 +451,10 @@ class Membership:
 
     def _refuse(self, api: str, code: ErrorCode) -> None:
         self.lose(f"{api}: {code.name}")
-        hint = _HINTS.get(code, "")
-        raise ApiError(code, f"{api} in group {self.settings.group_id!r}: {code.name}{hint}")
+        refusal = ApiError(code, f"{api} in group {self.settings.group_id!r}: {code.name}{_HINTS.get(code, '')}")
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            self._fence = refusal
+        raise refusal
 
 
 _Protocol = JoinGroupRequest.JoinGroupRequestProtocol

@@ -116,6 +116,7 @@ class GroupOffsets:
     def _commits_as(self) -> Generation:
         if not self._subscription.is_group_managed:
             return Generation()
+        self._membership.check()
         generation = self._membership.generation
         if generation.number < 0:
             raise ApiError(
