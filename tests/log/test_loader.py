@@ -220,6 +220,21 @@ def test_what_lacks_before_the_start_of_the_log_cuts_nothing(home, caplog, harm)
     assert log._segments.first.base_offset == start, "so nothing lacks in what is left"
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_ends_before_what_was_on_the_disk_is_told_of(home, caplog, clean):
+    """Its last segment was removed, or is an older one."""
+    fill(home, close=True)
+    last = log_files(home)[-1]
+    end = int(last.stem)
+    said = f"{home} ends at offset {end}, but offsets up to {2 * COUNT - 1} were on the disk"
+    known = {"clean": clean, "recovery_point": 2 * COUNT}
+    abandon(reopen(home, **known))
+    assert said not in caplog.text
+    last.unlink()
+    abandon(reopen(home, **known))
+    assert caplog.text.count(said) == 1
+
+
 def test_what_ends_before_its_start_begins_anew_there(home, caplog):
     """The start was checkpointed, and a crash lost what had been written up to it."""
     fill(home)

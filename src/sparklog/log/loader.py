@@ -99,6 +99,7 @@ class LogLoader:
         if not loaded.segments:
             base = loaded.next_offset = self.known.log_start_offset
             loaded.segments.add(LogSegment(self.directory, base, self.config, active=True, create=True))
+        self._say_what_is_gone()
         first = loaded.segments.first.base_offset
         loaded.log_start_offset = min(max(self.known.log_start_offset, first), loaded.next_offset)
         if epochs_are_lost:
@@ -169,6 +170,17 @@ class LogLoader:
         loaded.producers.discard_snapshots(beyond=-1)
         sync_directory(self.directory)
         self._state_is_current = False
+
+    def _say_what_is_gone(self) -> None:
+        """No crash shortens a log below its recovery point: files were removed, damaged, or are those of a backup."""
+        if self._loaded.next_offset < self.known.recovery_point:
+            _logger.error(
+                "%s ends at offset %d, but offsets up to %d were on the disk: those between are gone. If you have the "
+                "files, stop the broker, put them back, and start it again before more is written",
+                self.directory,
+                self._loaded.next_offset,
+                self.known.recovery_point - 1,
+            )
 
     def _open_epochs(self) -> tuple[LeaderEpochCache, bool]:
         """The epochs, and whether the checkpoint is missing or useless; Kafka makes each log with an empty one."""

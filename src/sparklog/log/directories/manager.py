@@ -82,6 +82,8 @@ from sparklog.structs import TopicPartition
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
+_NAMED = 3
+"""Of many partitions, in a line of the log."""
 OnFailure = Callable[[Path, str], None]
 """Told that the disk under a log directory failed, and how; from any thread."""
 
@@ -99,6 +101,20 @@ def _say_aside(departure: Departure) -> None:
         departure.away.name,
         departure.why,
     )
+
+
+def _say_empty(home: Path, fresh: Iterable[NewPartition]) -> None:
+    """What is made where there should be something, and is not copied from another replica, has lost what it had."""
+    lost = [str(each.tp) for each in fresh if not each.is_new and each.leader_epoch > 0]
+    if lost:
+        named = ", ".join(lost[:_NAMED]) + (", ..." if len(lost) > _NAMED else "")
+        _logger.error(
+            "nothing is left here of %d partition(s) that this broker leads, so they begin empty in %s: %s. If a disk "
+            "is not mounted, stop the broker, mount it, and start it again: what is written until then is hidden",
+            len(lost),
+            home,
+            named,
+        )
 
 
 class LogManager:
@@ -511,6 +527,7 @@ class LogManager:
             what = f"cannot create partitions in {home.path}"
             refused = disk_refused(what, error) if isinstance(error, OSError) else error
             return {each.tp: MadePartition(partition_path(home.path, each.tp), error=refused) for each in new}
+        _say_empty(home.path, [each for each in new if each.tp in fresh])
         return {each.tp: self._open_new(home, each, is_fresh=each.tp in fresh) for each in new}
 
     def _open_new(self, home: LogDir, new: NewPartition, *, is_fresh: bool) -> MadePartition:
