@@ -3,18 +3,22 @@
 import logging
 import os
 import shutil
+import stat
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log.samples import abandon, batch_of, open_log, read_bytes, whole, write_cleaned
+from log.samples import TP, abandon, batch_of, open_log, read_bytes, whole, write_cleaned
 
-from sparklog.errors import DiskFull, LogError
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import DiskFull, LogDirFailed, LogError
 from sparklog.log.cut import name_some
 from sparklog.log.files import segment_path
+from sparklog.log.log import Log
 from sparklog.log.producer_snapshot import ProducerEntry, encode_snapshot
 from sparklog.record import layout
 from sparklog.record.records import iter_batches
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
 
 SETTINGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "segment.index.bytes": "4000"}
@@ -499,3 +503,33 @@ def test_what_a_snapshot_says_beyond_what_a_crash_has_left_is_forgotten(home, is
     assert snapshot.exists() is is_clean
     assert log.producer_count == 0
     abandon(log)
+
+
+STRANGE = {
+    "a pipe": os.mkfifo,
+    "a socket": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600),
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+}
+OPENED = (*(f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex")), "partition.metadata")
+
+
+@pytest.mark.parametrize("name", [*OPENED, "leader-epoch-checkpoint"])
+@pytest.mark.parametrize("strange", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_file_is_never_opened(home, strange, name):
+    """A pipe is waited for without an end, and the rest looks like a broken disk."""
+    fill(home, close=True)
+    (home / name).unlink(missing_ok=True)
+    strange(home / name)
+    with pytest.raises(LogError, match=f"{home / name} is no file, or a link to nothing; move it away") as caught:
+        reopen(home)
+    assert not isinstance(caught.value, LogDirFailed)
+
+
+def test_a_link_to_another_disk_is_followed_and_one_to_nothing_told_of(home, tmp_path):
+    batches = fill(home, close=True)
+    elsewhere = home.rename(tmp_path / "elsewhere")
+    home.symlink_to(elsewhere)
+    assert_holds(reopen(home), batches)
+    elsewhere.rename(tmp_path / "away")
+    with pytest.raises(LogError, match=f"{home} is a link to nothing: mount what it leads to, or move it away"):
+        Log(home, TP, TopicConfig(), ManualClock(), lambda work: work())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
@@ -65,6 +66,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 MISPLACED = (errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ELOOP)
 """What the system says of a file that is none, or not ours: the disk is well, and only a person can set it right."""
 
+UNREMOVABLE = (*MISPLACED, errno.ENOTEMPTY, errno.EBUSY)
+"""What it says where a directory cannot be removed, and the disk is well: a person, or another program, uses it."""
+
 
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
     """``00000000000000000042.log`` and its kin."""
@@ -81,6 +85,16 @@ def remove_files(paths: Iterable[Path]) -> None:
     """Remove those of the files that are there. Raises OSError."""
     for path in paths:
         path.unlink(missing_ok=True)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory with all that is in it; of one that is a link, also what that leads to. Raises OSError."""
+    if not directory.is_symlink():
+        shutil.rmtree(directory)
+        return
+    if directory.exists():
+        shutil.rmtree(directory.resolve())
+    directory.unlink()
 
 
 def draft_suffix(tag: str) -> str:

@@ -9,18 +9,20 @@ batches, and the producers' state is brought to the end of the log. See ``docs/a
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import CorruptRecord
+from sparklog.errors import CorruptRecord, LogError
 from sparklog.log.adoption import finish_interrupted_adoption
-from sparklog.log.checkpoints import LEADER_EPOCHS
+from sparklog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from sparklog.log.cut import Cut
 from sparklog.log.file_records import end_offset
 from sparklog.log.files import (
     CORRUPT_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -39,6 +41,7 @@ from sparklog.log.swap import finish_interrupted
 from sparklog.record.batch import RecordBatch
 
 _logger = logging.getLogger(__name__)
+_SMALL_FILES = (LEADER_EPOCHS, PARTITION_METADATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,20 @@ class Loaded:
     log_start_offset: int = 0
     scanned_bytes: int = 0
     dropped_bytes: int = 0
+
+
+def check_placed(directory: Path) -> None:
+    """Raises LogError where a partition's ``directory``, or what bears the name of a file that is opened, is a link to
+    nothing, a pipe, a socket or a device: to open it could look like a broken disk, or never end. OSError if it cannot
+    be listed.
+    """
+    if directory.is_symlink() and not directory.exists():
+        raise LogError(f"{directory} is a link to nothing: mount what it leads to, or move it away")
+    with os.scandir(directory) as found:
+        for each in found:
+            is_opened = each.name in _SMALL_FILES or each.name.endswith((LOG_SUFFIX, *INDEX_SUFFIXES))
+            if is_opened and not (each.is_file() or each.is_dir()):  # what a directory is, the system says plainly
+                raise LogError(f"{each.path} is no file, or a link to nothing; move it away")
 
 
 @dataclass

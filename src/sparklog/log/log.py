@@ -31,7 +31,7 @@ from sparklog.log.flushes import Flushes
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.lease import HeldBack, Lease, is_leased
-from sparklog.log.loader import Knowledge, LogLoader, replay
+from sparklog.log.loader import Knowledge, LogLoader, check_placed, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.producer_state import ProducerStateManager
@@ -98,6 +98,7 @@ class Log:
         self.topic_id: UUID | None
         """As the directory says; None if it does not."""
         try:
+            check_placed(directory)
             self.topic_id = read_topic_id(directory)
             loaded = LogLoader(directory, config, known, clock.now_ms()).load()
         except OSError as error:

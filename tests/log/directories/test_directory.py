@@ -171,3 +171,12 @@ def test_what_a_crash_left_of_a_checkpoint_is_removed(home):
     (home.path / f"{RECOVERY_POINTS}.7.tmp").touch()
     home.look()
     assert not [*home.path.glob("*.tmp")]
+
+
+@pytest.mark.parametrize("name", [".lock", MARKER, "meta.properties", RECOVERY_POINTS, CLEANER_OFFSETS])
+def test_what_is_no_file_is_never_opened(tmp_path, name):
+    """A pipe is waited for without an end."""
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(LogDirFailed, match=f"{tmp_path / name} is no file, or a link to nothing"):
+        LogDir(tmp_path)
+    assert unbroken_since([tmp_path]) is None

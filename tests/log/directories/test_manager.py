@@ -1237,3 +1237,30 @@ def test_a_partition_that_is_led_and_lacks_all_that_it_had_is_told_of(later, tmp
     caplog.clear()
     manager.plan([each._replace(is_new=False, leader_epoch=1) for each in asked])()
     assert "nothing is left" not in caplog.text, "what is there is not made"
+
+
+def test_a_deleted_partition_that_was_a_link_goes_with_what_it_led_to(later, tmp_path):
+    filled(later, tmp_path / "home").close()
+    elsewhere = (tmp_path / "home" / str(ONE)).rename(tmp_path / "elsewhere")
+    (tmp_path / "home" / str(ONE)).symlink_to(elsewhere)
+    manager = opened(later, tmp_path / "home")
+    manager.delete(ONE)
+    later.run()
+    assert not elsewhere.exists()
+    assert not [path for path in (tmp_path / "home").iterdir() if path.name.endswith("-delete")]
+    assert (manager.failed_count, set(manager.logs)) == (0, {TWO})
+    manager.close()
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOTEMPTY, errno.EBUSY])
+def test_what_cannot_be_removed_of_a_deleted_partition_is_left_and_told_of(later, tmp_path, caplog, error):
+    """A file that a person has made immutable, one that another program makes meanwhile, a mount point."""
+    manager = filled(later, tmp_path)
+    manager.delete(ONE)
+    with FaultyFiles(tmp_path, fail_at=0, error=error, lasting=True, steps=("unlink", "rmdir")):
+        later.run()
+    assert f"is left of a deleted partition and cannot be removed: {os.strerror(error)}" in caplog.text
+    assert (manager.failed_count, set(manager.logs)) == (0, {TWO})
+    manager.close()
+    opened(later, tmp_path).close()
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]

@@ -46,8 +46,11 @@ def unbroken_since(directories: Collection[Path]) -> int | None:
 
 
 def _read_marker(directory: Path) -> CleanStop | None:
+    marker = directory / CLEAN_SHUTDOWN_MARKER
+    if not marker.is_file():  # a pipe would be waited for
+        return None
     try:
-        content = json.loads((directory / CLEAN_SHUTDOWN_MARKER).read_bytes())
+        content = json.loads(marker.read_bytes())
         stop = CleanStop(content["brokerEpoch"], content["directories"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None

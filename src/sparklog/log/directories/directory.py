@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sparklog.errors import ConfigError, CorruptRecord, LogDirFailed
 from sparklog.log.checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -43,8 +44,21 @@ from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
+_CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 Choose = Callable[[], tuple[Mapping[TopicPartition, Log], Collection[TopicPartition]]]
 """The logs of a directory, all of them, and the partitions that cannot be used, as they are now; from any thread."""
+
+
+def _check_placed(directory: Path) -> None:
+    """Raises LogDirFailed where what has a name of ours is a link to nothing, a pipe, a socket or a device: to open it
+    might never end.
+    """
+    for name in (LOCK_FILE, CLEAN_SHUTDOWN_MARKER, META_PROPERTIES, *_CHECKPOINTS):
+        path = directory / name
+        if os.path.lexists(path) and not (path.is_file() or path.is_dir()):
+            raise LogDirFailed(
+                f"cannot use log directory {directory}: {path} is no file, or a link to nothing; remove it"
+            )
 
 
 class LogDir:
@@ -64,6 +78,7 @@ class LogDir:
         self._choosing = threading.Lock()  # held for a moment, while it is decided what is written
         try:
             make_directory(path)
+            _check_placed(path)
             self._lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise LogDirFailed(f"cannot use log directory {path}: {error.strerror}") from error

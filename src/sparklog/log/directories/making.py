@@ -6,7 +6,6 @@ Nothing here decides: which partitions, and what becomes of them, ``LogManager``
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from uuid import UUID
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import LogError
-from sparklog.log.files import partition_path, sync_directory
+from sparklog.log.files import partition_path, remove_tree, sync_directory
 from sparklog.log.log import Log
 from sparklog.structs import TopicPartition
 
@@ -84,7 +83,7 @@ def remove_directory(path: Path, doomed: Path) -> None:
     """Remove ``path``, under another name first: a crash leaves it whole under its own, or to be removed."""
     path.rename(doomed)
     sync_directory(doomed.parent)
-    shutil.rmtree(doomed)
+    remove_tree(doomed)
 
 
 def rename_all(departures: Iterable[Departure]) -> None:

@@ -26,7 +26,6 @@ Between the two ends of one partition the caller lets no other task make it or t
 from __future__ import annotations
 
 import logging
-import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -68,10 +67,12 @@ from sparklog.log.directories.usage import DirectoryRoom, DirectoryUse, room_of,
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
     STRAY_DIR_SUFFIX,
+    UNREMOVABLE,
     check_partition,
     disk_refused,
     partition_path,
     path_aside,
+    remove_tree,
 )
 from sparklog.log.flushes import Flushes
 from sparklog.log.loader import Knowledge
@@ -115,6 +116,21 @@ def _say_empty(home: Path, fresh: Iterable[NewPartition]) -> None:
             home,
             named,
         )
+
+
+def _remove_doomed(doomed: Path) -> None:
+    """What a person has to see to stays, and does no harm. Raises OSError if the disk refuses."""
+    try:
+        remove_tree(doomed)
+    except OSError as error:
+        if error.errno not in UNREMOVABLE:
+            raise
+        _say_left(doomed, error)
+
+
+def _say_left(doomed: Path, error: OSError) -> None:
+    what = "%s is left of a deleted partition and cannot be removed: %s (%s); the next start tries again"
+    _logger.warning(what, doomed, error.strerror or error, error.filename)
 
 
 class LogManager:
@@ -329,10 +345,9 @@ class LogManager:
                 _say_aside(each)
         for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
             try:
-                shutil.rmtree(leftover)
+                remove_tree(leftover)
             except OSError as error:
-                what = "%s is left of a deleted partition and cannot be removed: %s (%s); the next start tries again"
-                _logger.warning(what, leftover, error.strerror or error, error.filename)
+                _say_left(leftover, error)
 
     def _load_log(self, log_dir: LogDir, tp: TopicPartition, path: Path, configs: Mapping[str, TopicConfig]) -> None:
         try:
@@ -715,7 +730,7 @@ class LogManager:
 
     def remove_later(self, doomed: Path) -> None:
         """Remove a directory in the background, or at the next start."""
-        self._in_background(lambda: shutil.rmtree(doomed), doomed)
+        self._in_background(partial(_remove_doomed, doomed), doomed)
 
     def unlink_later(self, path: Path) -> None:
         """Remove a file in the background; a start removes one that stays."""

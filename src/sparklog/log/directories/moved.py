@@ -12,12 +12,19 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sparklog.log.files import DELETED_DIR_SUFFIX, future_path, path_aside, sync_directory, write_atomically
+from sparklog.log.files import (
+    DELETED_DIR_SUFFIX,
+    future_path,
+    path_aside,
+    remove_tree,
+    sync_directory,
+    write_atomically,
+)
 from sparklog.log.loader import Knowledge
 from sparklog.log.stopped import StoppedPartition
 from sparklog.structs import TopicPartition
@@ -122,4 +129,6 @@ def rename_doomed(directory: Path, tp: TopicPartition) -> Path:
 
 def remove(directory: Path, tp: TopicPartition) -> None:
     """A crash leaves it whole under its own name, or to be removed."""
-    shutil.rmtree(rename_doomed(directory, tp), ignore_errors=True)
+    doomed = rename_doomed(directory, tp)
+    with suppress(OSError):
+        remove_tree(doomed)
