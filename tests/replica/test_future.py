@@ -1,6 +1,7 @@
 """Partitions that are moved between the log directories of a broker, while they are served."""
 
 import asyncio
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
 from sparklog.zk.znodes import PartitionState
 
 TP, ID = TopicPartition("t", 0), UUID(int=1)
@@ -200,6 +202,39 @@ async def test_a_partition_is_written_while_it_is_moved(stage):
     partition = stage.replicas.partition(TP)
     assert (partition.log_end_offset, partition.high_watermark.offset) == (sent + 1, sent + 1)
     assert stage.home() == "b"
+
+
+@on_a_stage(**{"segment.bytes": "250000", "retention.ms": "-1"})
+async def test_a_copy_that_begins_again_on_a_full_disk_waits_for_room(stage):
+    stage.lead()
+    await stage.hold()
+    stage.append(*(large() for _ in range(40)))
+    await stage.alter("b")
+    await stage.until(lambda: stage.future().log_end_offset)
+    stage.replicas.delete_records(TP, 35)
+    while stage.logs.delete_old_segments(TP, 40):
+        pass
+    with FaultyFiles(stage.homes["b"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("mkdir", "write")) as files:
+        stage.go_on()
+        await stage.until(lambda: files.count > 1)
+        assert stage.home() == "a"
+    await stage.moved()
+    assert stage.home() == "b"
+    await stage.until(lambda: stage.names("b") == ["t-0"])
+
+
+@pytest.mark.parametrize("step", ["open", "write", "fsync"])
+def test_a_move_that_is_refused_leaves_nothing_that_a_start_would_go_on_with(tmp_path, step):
+    async def test():
+        async with stage_at(tmp_path) as stage:
+            stage.lead()
+            stage.append(batch())
+            with FaultyFiles(stage.homes["b"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=(step,)):
+                assert await stage.refusal(stage.homes["b"]) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert not [name for name in stage.names("b") if not name.endswith("-delete")]
+            assert (stage.home(), stage.logs.failed_count) == ("a", 0)
+
+    asyncio.run(test())
 
 
 @on_a_stage()

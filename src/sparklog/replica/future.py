@@ -57,6 +57,8 @@ class _Move:
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.is_over = False
+        self.again_in: LogDir | None = None
+        """Where a copy that could not go on is to be begun anew."""
         self.cut_to: int | None = None
         """The partition's log was cut there since the last step."""
 
@@ -204,7 +206,7 @@ class FutureReplicas:
             except _Over:
                 return
             except _Behind:
-                await self._hold(self._begin_again, move)
+                move.again_in = self._copied_to(move)
                 continue
             except (LogError, CorruptRecord, ApiError) as error:
                 if move.is_over:
@@ -223,7 +225,9 @@ class FutureReplicas:
 
     async def _attempt(self, move: _Move) -> None:
         """Raises _Over, _Behind, LogError, CorruptRecord or ApiError."""
-        if move.tp not in self._logs.futures:
+        if move.again_in is not None:
+            await self._hold(self._begin_again, move)
+        elif move.tp not in self._logs.futures:
             await self._hold(self._open, move)
         self._look_for_divergence(move)
         while True:
@@ -253,15 +257,24 @@ class FutureReplicas:
             raise _Over
         self._add(tp, future)
 
-    async def _begin_again(self, move: _Move) -> None:
+    def _copied_to(self, move: _Move) -> LogDir | None:
         path = self._logs.future_of(move.tp)
-        if path is None:
+        try:
+            return None if path is None else self._logs.dir_of(path)
+        except LogDirFailed:
+            return None
+
+    async def _begin_again(self, move: _Move) -> None:
+        tp, home = move.tp, move.again_in
+        if home is None or not self._logs.serves(home):
             raise _Over
-        home = self._logs.dir_of(path)
-        self._logs.drop_future(move.tp)
-        self._logs.dormant.pop(move.tp, None)
-        await self._guarded(path, self._on_disk(self._copies.remove, move.tp, path))
-        await self._begin(move.tp, home)
+        path = self._logs.future_of(tp)
+        if path is not None:
+            self._logs.drop_future(tp)
+            self._logs.dormant.pop(tp, None)
+            await self._guarded(path, self._on_disk(self._copies.remove, tp, path))
+        await self._begin(tp, home)
+        move.again_in = None
 
     def _pair(self, move: _Move) -> tuple[Log, Log]:
         """The partition's log and its copy. Raises _Over."""

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from sparklog.errors import CorruptRecord, LogClosed
+from sparklog.errors import CorruptRecord, LogClosed, LogError
 from sparklog.log.directories import moved
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.manager import LogManager
@@ -77,11 +77,21 @@ class FutureLogs:
     def begin(self, tp: TopicPartition, home: LogDir) -> Log:
         """Begin an empty copy, where the first segment of the partition begins; on the disk thread.
 
-        It knows the producers whose batches were deleted before. Raises LogError.
+        It knows the producers whose batches were deleted before. Raises LogError; then nothing is left of it, unless
+        the disk refuses that too.
         """
+        path = future_path(home.path, tp)
+        try:
+            return self._begin(tp, home, path)
+        except LogError:
+            if path.exists():
+                with suppress(OSError):
+                    moved.remove(path, tp)
+            raise
+
+    def _begin(self, tp: TopicPartition, home: LogDir, path: Path) -> Log:
         current = self._current(tp)
         base = current.base_offset
-        path = future_path(home.path, tp)
         try:
             if home.names(tp):  # or a crash would find the offsets of a log that was there before
                 self._logs.checkpoint_dir(home)
@@ -93,7 +103,11 @@ class FutureLogs:
             raise disk_refused(f"cannot begin a copy of {tp} in {home.path}", error) from error
         log = self._logs.open_log(path, tp, current.config, Knowledge(base, base))
         if current.topic_id is not None:
-            log.assign_topic_id(current.topic_id)
+            try:
+                log.assign_topic_id(current.topic_id)
+            except LogError:
+                log.abandon()
+                raise
         return log
 
     def go_on(self, tp: TopicPartition, path: Path) -> Log | None:

@@ -472,6 +472,10 @@ class LogManager:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is out of service")
         raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's log.dirs")
 
+    def serves(self, home: LogDir) -> bool:
+        """Whether the log directory is in service."""
+        return home in self._dirs
+
     def prefer(self, tp: TopicPartition, home: LogDir) -> None:
         """Have the partition made in ``home``, if it is not there already, when it is made the next time."""
         if home.path not in (self.home_of(tp), self.future_home_of(tp)):
