@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from sparklog.net.tasks import Tasks
+from sparklog.net.tasks import Tasks, to_its_end
 
 
 @pytest.fixture
@@ -55,3 +55,32 @@ def test_a_failure_is_told_and_a_cancellation_is_none(failures):
 
     run(body, failures)
     assert failures == [("failing", error)]
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_work_goes_to_its_end_though_its_caller_does_not_wait_and_its_failure_is_his_alone(is_awaited):
+    told, seen = [], []
+
+    async def work(gate):
+        await gate
+        seen.append("done")
+        raise ValueError("no")
+
+    async def body():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: told.append(context["message"]))
+        gate = loop.create_future()
+        caller = loop.create_task(to_its_end(work(gate)))
+        await asyncio.sleep(0)
+        if not is_awaited:
+            caller.cancel()
+        await asyncio.sleep(0)
+        gate.set_result(None)
+        outcome: object = (await asyncio.gather(caller, return_exceptions=True))[0]
+        await asyncio.sleep(0)
+        seen.append(type(outcome).__name__)
+
+    asyncio.run(body())
+    gc.collect()
+    assert seen == ["done", "ValueError" if is_awaited else "CancelledError"]
+    assert told == []

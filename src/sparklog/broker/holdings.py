@@ -7,14 +7,14 @@ removed before the slice ends. A slice that was begun is finished, also if its r
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sparklog.broker.context import BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.log.directories.making import Departure, MadePartition, NewPartition
+from sparklog.net.tasks import to_its_end
 from sparklog.structs import TopicPartition
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ async def apply_slice(
 ) -> list[ErrorCode]:
     """What each of ``applies`` answers, a partition each, when those that are ``new`` have been made;
     one takes what was made for it from what it is handed."""
-    return await _to_its_end(_apply_slice(broker, new, applies))
+    return await to_its_end(_apply_slice(broker, new, applies))
 
 
 async def _apply_slice(
@@ -54,7 +54,7 @@ async def _apply_slice(
 
 async def take_away(broker: BrokerContext, asked: Sequence[Callable[[], Departure | ErrorCode]]) -> list[ErrorCode]:
     """What becomes of a slice of partitions: each of ``asked`` begins its departure, or says why not."""
-    return await _to_its_end(_take_away(broker, asked))
+    return await to_its_end(_take_away(broker, asked))
 
 
 async def _take_away(broker: BrokerContext, asked: Sequence[Callable[[], Departure | ErrorCode]]) -> list[ErrorCode]:
@@ -67,7 +67,3 @@ async def _take_away(broker: BrokerContext, asked: Sequence[Callable[[], Departu
         async for each in broker.turns.paced(begun):
             codes.append(broker.replicas.departed(each) if isinstance(each, Departure) else each)
         return codes
-
-
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    return await asyncio.shield(asyncio.ensure_future(work))

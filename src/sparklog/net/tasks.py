@@ -53,6 +53,13 @@ def retrieve(task: asyncio.Task[T]) -> None:
         task.exception()
 
 
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """What the work returns or raises. It goes on where its caller is cancelled; a failure is then told to nobody."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(retrieve)
+    return await asyncio.shield(task)
+
+
 async def on_a_thread(call: Callable[..., T], *arguments: object) -> T:
     """What the call returns or raises, on a thread of its own: however long it waits, it holds up neither the loop, nor
     what others do on threads, nor the end of the process. Where nobody waits for it any more, it is forgotten.

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log.directories.manager import LogManager
+from sparklog.net.tasks import to_its_end
 from sparklog.record.batch import RecordBatch
 from sparklog.replica.partition import Partition
 from sparklog.structs import OffsetAndEpoch, TopicPartition
@@ -123,7 +124,7 @@ class Following:
     async def _to_its_end(
         self, tp: TopicPartition, leader_epoch: int, begin: Callable[[Partition], Future[None]]
     ) -> None:
-        await asyncio.shield(asyncio.ensure_future(self._cut(tp, leader_epoch, begin)))
+        await to_its_end(self._cut(tp, leader_epoch, begin))
 
     async def _cut(self, tp: TopicPartition, leader_epoch: int, begin: Callable[[Partition], Future[None]]) -> None:
         async with self._replicas.changing:

@@ -24,7 +24,7 @@ from sparklog.log.directories.futures import FutureLogs, common_end
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import future_path
 from sparklog.log.log import Log
-from sparklog.net.tasks import Tasks
+from sparklog.net.tasks import Tasks, to_its_end
 from sparklog.replica.copy_rate import CopyRate
 from sparklog.structs import FileSlice, TopicPartition
 
@@ -93,7 +93,7 @@ class FutureReplicas:
         To ask for where it lies cancels a move. Raises ApiError: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND,
         KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION if it is not here, and remembers the wish then.
         """
-        error = await asyncio.shield(asyncio.ensure_future(self._altered(tp, path)))
+        error = await to_its_end(self._altered(tp, path))
         if error is not None:
             raise error
 
@@ -245,7 +245,7 @@ class FutureReplicas:
                     raise _Over
                 return await work(move)
 
-        return await asyncio.shield(asyncio.ensure_future(held()))
+        return await to_its_end(held())
 
     async def _open(self, move: _Move) -> None:
         tp, path = move.tp, self._logs.dormant.get(move.tp)
