@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from sparklog.cli.main import cli
 from sparklog.client.admin.admin import Admin
 from sparklog.local.ports import free_port
 from sparklog.security.access import Operation, ResourceType
@@ -31,6 +32,36 @@ COMMANDS = (
     "log dirs",
     "topic delete restored --yes",
 )
+
+
+JOBS = {
+    "backup run t --dest {directory}/backup": "sparklog-backup",
+    "restore {directory}/backup": "sparklog-restore",
+    "erase t --keys {directory}/keys --yes --report {directory}/report": "sparklog-erase",
+    "topic list": "sparklog",
+}
+"""Commands and their client ids, as docs/quotas.md has them."""
+
+
+class Asked(Exception):
+    """Of the cluster, by a client of this id."""
+
+
+@pytest.mark.parametrize("settings", [{}, {"client.id": "mine"}])
+@pytest.mark.parametrize("command", JOBS)
+def test_jobs_have_client_ids_to_be_held_by(command, settings, tmp_path, monkeypatch):
+    def opened(config):
+        raise Asked(config.client_id)
+
+    monkeypatch.setattr("sparklog.client.cluster.metadata.ClusterMetadata", opened)
+    (tmp_path / "keys").write_text("k\n")
+    (tmp_path / "backup").mkdir()
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+    words = [*command.format(directory=tmp_path).split(), "--command-config", str(file), "--bootstrap", "127.0.0.1:1"]
+    with pytest.raises(Asked) as asked:
+        cli(words, standalone_mode=False)
+    assert str(asked.value) == settings.get("client.id", JOBS[command])
 
 
 OPERATIONS = (

@@ -14,6 +14,7 @@ import click
 
 from sparklog.cli.existing import require_topics
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
+from sparklog.config.job_clients import COMMAND, of_job
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
 from sparklog.structs import bracketed
 
@@ -117,8 +118,10 @@ def job_arguments(ctx: click.Context, bootstrap: str) -> list[str]:
 
 
 @contextmanager
-def connected(bootstrap: str, topics: Collection[str] = (), **properties: str) -> Iterator[ClusterMetadata]:
-    """A cluster to talk to, as the running command's ``--command-config`` has it.
+def connected(
+    bootstrap: str, topics: Collection[str] = (), *, job: str = COMMAND, **properties: str
+) -> Iterator[ClusterMetadata]:
+    """A cluster to talk to, as the running command's ``--command-config`` has it. ``job`` is the client id otherwise.
 
     ``topics`` are those that must exist: one that is missing for certain is refused at once.
 
@@ -132,7 +135,7 @@ def connected(bootstrap: str, topics: Collection[str] = (), **properties: str) -
     settings = {
         "default.api.timeout.ms": _PATIENCE_MS,
         "socket.connection.setup.timeout.ms": _SETUP_MS,
-        **client_settings(click.get_current_context(silent=True)),
+        **of_job(job, client_settings(click.get_current_context(silent=True))),
         "bootstrap.servers": bootstrap,
         **{name.replace("_", "."): value for name, value in properties.items()},
     }
@@ -154,9 +157,11 @@ def connected(bootstrap: str, topics: Collection[str] = (), **properties: str) -
 
 
 @contextmanager
-def administered(bootstrap: str, topics: Collection[str] = (), **properties: str) -> Iterator[Admin]:
+def administered(
+    bootstrap: str, topics: Collection[str] = (), *, job: str = COMMAND, **properties: str
+) -> Iterator[Admin]:
     """A cluster to administer; the arguments and failures are as for ``connected``."""
-    with connected(bootstrap, topics, **properties) as cluster, administering(cluster) as admin:
+    with connected(bootstrap, topics, job=job, **properties) as cluster, administering(cluster) as admin:
         yield admin
 
 

@@ -51,6 +51,7 @@ from sparklog.compaction.split import (
 from sparklog.compaction.stages import Stage, StageTimes
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
+from sparklog.config.job_clients import COMPACT, of_job
 from sparklog.errors import ApiError, SparklogError
 from sparklog.spark.batch.decisions import Decision, decide
 from sparklog.spark.batch.renewal import Renewal
@@ -99,7 +100,7 @@ class CompactOptions:
     """More settings of the client, such as ``security.protocol``."""
 
     def settings(self) -> dict[str, str]:
-        return {**self.client, "bootstrap.servers": self.bootstrap_servers}
+        return {**of_job(COMPACT, self.client), "bootstrap.servers": self.bootstrap_servers}
 
 
 @dataclass

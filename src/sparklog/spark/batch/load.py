@@ -37,6 +37,7 @@ from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.client.producer.partitioner import Partitioner, misplaced
 from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
 from sparklog.clock import SystemClock
+from sparklog.config.job_clients import LOAD, of_job
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, LogError
 from sparklog.log.adoption import Offer, offer_path
 from sparklog.log.checkpoints import read_topic_id
@@ -95,7 +96,7 @@ class LoadOptions:
     """Tasks come by a token that is good for so long, and is renewed; None: by the client's settings."""
 
     def settings(self) -> dict[str, str]:
-        return {**self.client, "bootstrap.servers": self.bootstrap_servers}
+        return {**of_job(LOAD, self.client), "bootstrap.servers": self.bootstrap_servers}
 
 
 class Loaded(NamedTuple):

@@ -17,6 +17,7 @@ from pyarrow import ArrowException
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.clock import Clock, SystemClock
+from sparklog.config.job_clients import OFFLOAD, of_job
 from sparklog.errors import DataSourceError
 from sparklog.spark.batch.offload_groups import OffloadGroups
 from sparklog.spark.batch.workers import run_in_workers
@@ -80,7 +81,7 @@ class OffloadOptions:
         """How the log is read. Raises DataSourceError."""
         return ReadOptions.for_batch(
             {
-                **{f"kafka.{name}": text for name, text in self.client.items()},
+                **{f"kafka.{name}": text for name, text in of_job(OFFLOAD, self.client).items()},
                 **self.read_options,
                 **({} if self.task_token_ms is None else {"taskToken": str(self.task_token_ms)}),
                 "kafka.bootstrap.servers": self.bootstrap_servers,

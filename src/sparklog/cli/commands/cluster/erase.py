@@ -22,6 +22,7 @@ from sparklog.cli.erasure_report import (
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.key_file import SPELLINGS, read_keys
 from sparklog.cli.names import TOPIC
+from sparklog.config.job_clients import ERASE
 from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _run(topic: str, options: _Options) -> None:
     path = options.report_path if options.only_searches else options.report_path or default_path(topic)
     if path is not None:
         check_free(path)
-    with administered(options.bootstrap, [topic]) as admin:
+    with administered(options.bootstrap, [topic], job=ERASE) as admin:
         if is_internal_topic(admin.describe_topics([topic])[topic]):
             raise click.UsageError(f"{topic} is internal: nothing is erased from it")
         if not options.only_searches:

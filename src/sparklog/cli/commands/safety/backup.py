@@ -12,6 +12,7 @@ from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
+from sparklog.config.job_clients import BACKUP
 from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def run(topics: tuple[str, ...], dest: str, patience: float, anew: bool, as_json
     from sparklog.storage.place import open_place
 
     place = open_place(dest)
-    with connected(bootstrap, topics) as cluster, progress("backup", None, "bytes") as advance:
+    with connected(bootstrap, topics, job=BACKUP) as cluster, progress("backup", None, "bytes") as advance:
         options = BackupOptions(topics, patience, anew=anew)
         made = make_backup(cluster.config, place, options, listener=partial(advance_bytes, advance))
     if as_json:

@@ -10,6 +10,7 @@ import click
 
 from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json
+from sparklog.config.job_clients import RESTORE
 from sparklog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def restore(dest: str | None, table: str | None, as_json: bool, bootstrap: str, 
         raise click.UsageError("--at and --no-groups mean nothing with --from-table: a table has no groups")
     options = _options(**wanted)
     run = _from_backup(dest) if table is None else _from_table(table)
-    with connected(bootstrap) as cluster, progress("restore", None, "bytes") as advance:
+    with connected(bootstrap, job=RESTORE) as cluster, progress("restore", None, "bytes") as advance:
         made = run(
             cluster.config,
             options,
