@@ -34,6 +34,15 @@ def test_what_is_not_null_stays_a_demand():
     assert decoder.decode(pa.array([b'{"n": 1}', b'{"kind": "a"}'])).reasons == {1: "it has no n"}
 
 
+def test_schemas_in_a_registry_are_not_told_and_nor_is_its_password():
+    settings = {"schema.registry.url": "http://h", "basic.auth.credentials.source": "USER_INFO"}
+    secret = {"basic.auth.user.info": "user:secret"}
+    text = ValueSchema(ValueFormat.of_registry("avro", settings | secret, schema=AVRO)).to_json()
+    assert "secret" not in text
+    with pytest.raises(ValueError, match="schemas in a registry"):
+        ValueSchema.from_json(text)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "xml", "schema": "", "writers": null}'])
 def test_another_text(text):
     with pytest.raises(ValueError, match=r"its property sparklog\.values is not as an offload writes it"):

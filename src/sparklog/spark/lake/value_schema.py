@@ -6,6 +6,7 @@ Who reads the table and the log as one decodes the log's records in the same way
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparklog.errors import DataSourceError
@@ -14,6 +15,12 @@ from sparklog.spark.values.formats import ValueFormat
 
 VALUES_PROPERTY = "sparklog.values"
 """JSON, as ``ValueSchema.to_json`` writes it."""
+_IN_A_REGISTRY = "registry"
+"""In place of the schemas of writers: how the registry is reached, and by which password, is in no table."""
+
+
+class _InARegistry(ValueError):
+    """The schemas of the values are not in the table."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +48,14 @@ class ValueSchema:
 
     def to_json(self) -> str:
         """One line."""
-        writers = self.values.writers
+        given, writers = self.values.writers, None
+        if isinstance(given, Mapping):
+            writers = {str(number): text for number, text in given.items()}
         return json.dumps(
             {
                 "format": self.values.name,
                 "schema": self.values.schema,
-                "writers": None if writers is None else {str(number): text for number, text in writers.items()},
+                "writers": _IN_A_REGISTRY if callable(given) else writers,
                 "textKey": self.is_text_key,
                 "into": self.into,
                 "deadLetters": self.has_dead_letters,
@@ -55,13 +64,20 @@ class ValueSchema:
 
     @classmethod
     def from_json(cls, text: str) -> ValueSchema:
-        """Raises ValueError for another text."""
+        """Raises ValueError for another text, and for values whose schemas are in a registry."""
         try:
             told = json.loads(text)
             writers = told["writers"]
+            if writers == _IN_A_REGISTRY:
+                raise _InARegistry(
+                    "its values have their schemas in a registry, which a table does not name: its log is not read"
+                    " with it"
+                )
             numbered = None if writers is None else {int(number): each for number, each in writers.items()}
             values = ValueFormat(told["format"], told["schema"], numbered)
             return cls(values, told["textKey"], told["into"], told["deadLetters"])
+        except _InARegistry:
+            raise
         except (ValueError, TypeError, KeyError, AttributeError, DataSourceError) as error:
             said = f"its property {VALUES_PROPERTY} is not as an offload writes it: {text[:200]!r}"
             raise ValueError(said) from error
