@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparklog import spark as spark_package
+from sparklog.spark.batch.offload import OffloadOptions, run
+from sparklog.spark.lake.delta.decoded_upsert_table import DecodedUpsertTable
+from sparklog.spark.values.formats import ValueFormat
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.programs import run_program
 
@@ -32,7 +35,7 @@ def shared(spark, interpreted, delta_jars, monkeypatch):
 
 
 @pytest.mark.usefixtures("shared")
-def test_the_table_has_what_the_database_had(broker, tmp_path, monkeypatch, capsys):
+def test_the_table_has_what_the_database_had(spark, broker, tmp_path, monkeypatch, capsys):
     programs = dict(_PROGRAM.findall(PAGE.read_text()))
     assert programs.keys() == {"changes.py", "table.py"}
     for name, text in programs.items():
@@ -44,3 +47,8 @@ def test_the_table_has_what_the_database_had(broker, tmp_path, monkeypatch, caps
     monkeypatch.setattr(sys, "argv", ["table.py", broker, str(tmp_path / "table")])
     runpy.run_path(str(tmp_path / "table.py"))
     assert told in capsys.readouterr().out.splitlines()
+    (schema,) = re.findall(r"^```sql\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    target = DecodedUpsertTable(str(tmp_path / "decoded"), ValueFormat("json", schema), key_format="string")
+    run(spark, OffloadOptions(broker, ("customers",), target))
+    columns = spark.read.format("delta").load(target.name).where("op <> 'd'").select("after.*")
+    assert told == "{} customers, {} orders".format(*columns.selectExpr("count(id)", "sum(orders)").first())
