@@ -88,12 +88,16 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with all that is in it; of one that is a link, also what that leads to. Raises OSError."""
+    """Remove a partition's directory (``path_aside``) with all that is in it. Raises OSError.
+
+    Of one that is a link, also what that leads to if it has the partition's name: else it may be another's.
+    """
     if not directory.is_symlink():
         shutil.rmtree(directory)
         return
-    if directory.exists():
-        shutil.rmtree(directory.resolve())
+    target = directory.resolve()
+    if target.exists() and directory.name.startswith(f"{target.name}."):
+        shutil.rmtree(target)
     directory.unlink()
 
 

@@ -1239,14 +1239,15 @@ def test_a_partition_that_is_led_and_lacks_all_that_it_had_is_told_of(later, tmp
     assert "nothing is left" not in caplog.text, "what is there is not made"
 
 
-def test_a_deleted_partition_that_was_a_link_goes_with_what_it_led_to(later, tmp_path):
+@pytest.mark.parametrize(("name", "stays"), [(str(ONE), False), ("other-0", True)])
+def test_a_deleted_partition_that_was_a_link_goes_with_what_has_its_name(later, tmp_path, name, stays):
     filled(later, tmp_path / "home").close()
-    elsewhere = (tmp_path / "home" / str(ONE)).rename(tmp_path / "elsewhere")
+    elsewhere = (tmp_path / "home" / str(ONE)).rename(tmp_path / name)
     (tmp_path / "home" / str(ONE)).symlink_to(elsewhere)
     manager = opened(later, tmp_path / "home")
     manager.delete(ONE)
     later.run()
-    assert not elsewhere.exists()
+    assert elsewhere.exists() == stays
     assert not [path for path in (tmp_path / "home").iterdir() if path.name.endswith("-delete")]
     assert (manager.failed_count, set(manager.logs)) == (0, {TWO})
     manager.close()

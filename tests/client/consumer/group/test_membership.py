@@ -172,7 +172,7 @@ def test_a_fenced_member_takes_its_place_back_only_after_it_has_left():
         member.heartbeat_answered(member.generation, ErrorCode.FENCED_INSTANCE_ID, 1.0)
     _give_up(member)
     for ask in (member.check, lambda: member.join(["a"], 1.0), member.check):
-        with pytest.raises(ApiError, match="Heartbeat in group 'g': FENCED_INSTANCE_ID: .* give each its own"):
+        with pytest.raises(ApiError, match=r"Heartbeat in group 'g': FENCED_INSTANCE_ID: .* give each its own"):
             ask()
     member.leave()
     member.check()
