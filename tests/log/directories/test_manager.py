@@ -1223,20 +1223,18 @@ def test_partitions_made_together_go_where_the_fewest_are(later, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("epoch", "is_new", "is_told"), [(1, False, True), (1, True, False), (0, False, False), (-1, False, False)]
+    ("epoch", "is_new", "is_told"), [(1, False, True), (0, False, True), (0, True, False), (-1, False, False)]
 )
 def test_a_partition_that_is_led_and_lacks_all_that_it_had_is_told_of(later, tmp_path, caplog, epoch, is_new, is_told):
-    """A disk is not mounted. Who follows copies what lacks; under epoch 0 it may be that its making failed."""
+    """A disk is not mounted. Who follows copies what lacks."""
     manager = opened(later, tmp_path)
     asked = [NewPartition(TopicPartition("t", number), None, ID, epoch, is_new) for number in range(5)]
     manager.plan(asked)()
-    said = (
-        f"nothing is left here of 5 partition(s) that this broker leads, so they begin empty in {tmp_path}: t-0, t-1, "
-    )
+    said = f"5 partition(s) that this broker leads and that are not new, so they begin empty in {tmp_path}: t-0, t-1, "
     assert (said in caplog.text) == is_told
     caplog.clear()
     manager.plan([each._replace(is_new=False, leader_epoch=1) for each in asked])()
-    assert "nothing is left" not in caplog.text, "what is there is not made"
+    assert "nothing is here" not in caplog.text, "what is there is not made"
 
 
 @pytest.mark.parametrize(("name", "stays"), [(str(ONE), False), ("other-0", True)])

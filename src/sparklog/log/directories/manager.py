@@ -106,12 +106,13 @@ def _say_aside(departure: Departure) -> None:
 
 def _say_empty(home: Path, fresh: Iterable[NewPartition]) -> None:
     """What is made where there should be something, and is not copied from another replica, has lost what it had."""
-    lost = [str(each.tp) for each in fresh if not each.is_new and each.leader_epoch > 0]
+    lost = [str(each.tp) for each in fresh if not each.is_new and each.leader_epoch >= 0]
     if lost:
         named = ", ".join(lost[:_NAMED]) + (", ..." if len(lost) > _NAMED else "")
         _logger.error(
-            "nothing is left here of %d partition(s) that this broker leads, so they begin empty in %s: %s. If a disk "
-            "is not mounted, stop the broker, mount it, and start it again: what is written until then is hidden",
+            "nothing is here of %d partition(s) that this broker leads and that are not new, so they begin empty in "
+            "%s: %s. If a disk is not mounted, stop the broker, mount it, and start it again: what is written until "
+            "then is hidden",
             len(lost),
             home,
             named,
