@@ -1,6 +1,7 @@
 """What a broker may say of its last stop: only what all its directories bear out."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +11,7 @@ from sparklog.log.directories.clean_stop import CleanStop, unbroken_since, write
 from sparklog.log.directories.manager import LogManager
 from sparklog.testing.clock import ManualClock
 
-MARKER = ".kafka_cleanshutdown"
+MARKER, LOCK = ".kafka_cleanshutdown", ".lock"
 
 
 @pytest.fixture
@@ -24,6 +25,7 @@ def homes(tmp_path):
     found = [tmp_path / "a", tmp_path / "b"]
     for each in found:
         each.mkdir()
+        (each / LOCK).touch()
     return found
 
 
@@ -39,7 +41,13 @@ def test_what_is_written_is_read_back_and_is_as_kafka_writes_it(homes):
     for each in homes:
         write_marker(each, CleanStop(7, 2))
     assert unbroken_since(homes) == 7
-    assert json.loads((homes[0] / MARKER).read_bytes()) == {"version": 0, "brokerEpoch": 7, "directories": 2}
+    lock = (homes[0] / LOCK).stat()
+    assert json.loads((homes[0] / MARKER).read_bytes()) == {
+        "version": 0,
+        "brokerEpoch": 7,
+        "directories": 2,
+        "lock": [lock.st_ino, lock.st_ctime_ns],
+    }
 
 
 def test_the_first_epoch_of_all_is_one(homes):
@@ -60,6 +68,7 @@ def test_the_first_epoch_of_all_is_one(homes):
         b'{"version":0,"brokerEpoch":"7","directories":2}',
         b'{"version":0,"brokerEpoch":-7,"directories":2}',
         b'{"version":0,"brokerEpoch":7,"directories":3}',
+        b'{"version":0,"brokerEpoch":7,"directories":2}',
         b"\xff",
     ],
     ids=[
@@ -72,6 +81,7 @@ def test_the_first_epoch_of_all_is_one(homes):
         "text",
         "negative",
         "another number",
+        "no lock",
         "bytes",
     ],
 )
@@ -109,3 +119,16 @@ def test_a_stop_with_a_directory_out_of_service_says_nothing(later, homes):
     assert (homes[1] / MARKER).exists()
     assert unbroken_since(homes) is None
     assert unbroken_since(homes[1:]) is None
+
+
+def test_a_copy_of_a_directory_says_nothing(later, homes):
+    """What was written after the copy was made is not in it, and the broker's life went on."""
+    opened(later, homes, since=7).close()
+    copies = [shutil.copytree(each, each.with_name(f"copy of {each.name}")) for each in homes]
+    opened(later, homes, since=7).close()
+    for home, copy in zip(homes, copies, strict=True):
+        shutil.rmtree(home)
+        copy.rename(home)
+    assert unbroken_since(homes) is None
+    opened(later, homes, since=9).close()
+    assert unbroken_since(homes) == 9

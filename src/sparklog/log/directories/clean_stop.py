@@ -5,8 +5,11 @@ durably, before anything is appended again (``directory``). It names the broker 
 all directories of the broker were in service until the end; so a broker reads it back only where every directory that
 it has says the same, and none is missing that was there before.
 
-The marker is Kafka's, as Kafka 4.1 writes it (``CleanShutdownFileHandler``), and the number of directories besides.
-Kafka's own, which lacks that number, is taken for the marker of a clean stop, and proves nothing to a controller.
+It proves nothing in a copy of the directory, which may be older than what was lost: it names the lock file that lay
+beside it, by its number and the time of its last change, which no program can set.
+
+The marker is Kafka's, as Kafka 4.1 writes it (``CleanShutdownFileHandler``), and these two besides. Kafka's own, which
+lacks them, is taken for the marker of a clean stop, and proves nothing to a controller.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from sparklog.log.files import CLEAN_SHUTDOWN_MARKER, sync_directory, write_atomically
+from sparklog.log.files import CLEAN_SHUTDOWN_MARKER, LOCK_FILE, sync_directory, write_atomically
 
 
 class CleanStop(NamedTuple):
@@ -34,8 +37,19 @@ def write_marker(directory: Path, stop: CleanStop | None) -> None:
         (directory / CLEAN_SHUTDOWN_MARKER).touch()
         sync_directory(directory)
         return
-    content = {"version": 0, "brokerEpoch": stop.unbroken_since, "directories": stop.directories}
+    content = {
+        "version": 0,
+        "brokerEpoch": stop.unbroken_since,
+        "directories": stop.directories,
+        "lock": _lock_of(directory),
+    }
     write_atomically(directory / CLEAN_SHUTDOWN_MARKER, json.dumps(content).encode())
+
+
+def _lock_of(directory: Path) -> list[int]:
+    """What tells its lock file from a copy of it."""
+    found = (directory / LOCK_FILE).stat()
+    return [found.st_ino, found.st_ctime_ns]
 
 
 def unbroken_since(directories: Collection[Path]) -> int | None:
@@ -52,6 +66,7 @@ def _read_marker(directory: Path) -> CleanStop | None:
     try:
         content = json.loads(marker.read_bytes())
         stop = CleanStop(content["brokerEpoch"], content["directories"])
+        is_copy = content["lock"] != _lock_of(directory)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-    return stop if all(type(each) is int and each >= 0 for each in stop) else None
+    return stop if not is_copy and all(type(each) is int and each >= 0 for each in stop) else None
