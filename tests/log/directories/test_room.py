@@ -11,7 +11,7 @@ from sparklog.log.directories.room import Room
 from sparklog.log.files import disk_refused
 from sparklog.testing.clock import ManualClock
 
-Usage = namedtuple("Usage", "total used free")
+Usage = namedtuple("Usage", "f_bavail f_frsize f_files f_favail")
 
 
 class Rig:
@@ -19,14 +19,14 @@ class Rig:
         self.home = home
         self.clock = ManualClock()
         self.room = Room(self.clock)
-        self.free = 8192
-        monkeypatch.setattr("shutil.disk_usage", self.usage)
+        self.free, self.inodes = 8192, 5
+        monkeypatch.setattr("os.statvfs", self.usage)
 
     def usage(self, path):
         assert path == self.home
         if self.free is None:
             raise OSError(errno.EIO, "Input/output error")
-        return Usage(1 << 20, 0, self.free)
+        return Usage(self.free // 512, 512, 0 if self.inodes is None else 100, self.inodes or 0)
 
     def refuse(self, number=errno.ENOSPC):
         error = disk_refused("cannot append to t-0", OSError(number, os.strerror(number)))
@@ -81,6 +81,29 @@ def test_a_directory_that_cannot_be_looked_at_is_told_of_without_a_number(rig, c
     rig.free = None
     rig.refuse()
     assert "has no room (free bytes unknown)" in caplog.text
-    rig.free = 1
+    rig.free = 512
+    rig.room.written(rig.home)
+    assert not rig.room.is_short
+
+
+def test_a_disk_without_an_inode_is_short_of_that(rig, caplog):
+    """It takes what is appended to the files that are there, so its free bytes become fewer."""
+    rig.inodes = 0
+    rig.refuse()
+    assert f"log directory {rig.home} has no room (8192 bytes and no inode free)" in caplog.text
+    assert "there is no inode for another file on that disk: delete files or topics" in caplog.text
+    rig.room.written(rig.home)
+    assert rig.room.is_short
+    rig.free, rig.inodes = 4096, 7
+    rig.room.written(rig.home)
+    assert not rig.room.is_short
+    assert caplog.messages[1:] == [f"log directory {rig.home} has room again (4096 bytes free)"]
+
+
+def test_a_file_system_that_counts_no_inodes_lacks_none(rig, caplog):
+    rig.inodes = None
+    rig.refuse()
+    assert "make room on that disk: delete topics" in caplog.text
+    rig.free = 1 << 20
     rig.room.written(rig.home)
     assert not rig.room.is_short

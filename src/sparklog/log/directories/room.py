@@ -2,16 +2,18 @@
 
 A full disk refuses and stays in service, so nothing else would tell an operator. Of a log directory's refusals one in
 ten seconds is told, with how many were not. There is room again when something could be written and the disk has more
-free than at the last refusal; a quota and the table of open files show in no number, so there a write is enough.
+free than at the last refusal, bytes or inodes: it refuses for want of either. A quota and the table of open files show
+in no number, so there a write is enough.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import shutil
+import os
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from sparklog.clock import Clock
 from sparklog.errors import DiskFull
@@ -19,7 +21,21 @@ from sparklog.rate_limit import RateLimit
 
 _logger = logging.getLogger(__name__)
 _INTERVAL_S = 10.0
-_UNKNOWN = -1
+
+
+class _Free(NamedTuple):
+    """What a disk has left."""
+
+    bytes: int
+    inodes: int | None
+    """None where the file system has no number of them."""
+
+    def __str__(self) -> str:
+        inodes = " and no inode" if self.inodes == 0 else ""
+        return f"{self.bytes} bytes{inodes} free"
+
+    def is_more_than(self, before: _Free) -> bool:
+        return self.bytes > before.bytes or (self.inodes or 0) > (before.inodes or 0)
 
 
 class Room:
@@ -28,8 +44,8 @@ class Room:
     def __init__(self, clock: Clock) -> None:
         self._lock = threading.Lock()
         self._limit = RateLimit(clock.monotonic, _INTERVAL_S)
-        self._short: dict[Path, int] = {}
-        """Bytes free at the last refusal; unknown where they do not tell whether there is room."""
+        self._short: dict[Path, _Free | None] = {}
+        """What was free at the last refusal; None where that does not tell whether there is room."""
 
     @property
     def is_short(self) -> bool:
@@ -40,7 +56,7 @@ class Room:
         """Something in ``log_dir`` could not be written."""
         free = _free(log_dir)
         with self._lock:
-            self._short[log_dir] = free if error.errno == errno.ENOSPC else _UNKNOWN
+            self._short[log_dir] = free if error.errno == errno.ENOSPC else None
             untold = self._limit.admit(log_dir)
         if untold is None:
             return
@@ -48,9 +64,9 @@ class Room:
             "log directory %s has no room (%s): %s. What it refuses is answered KAFKA_STORAGE_ERROR, and nothing that "
             "was acknowledged is lost; %s%s",
             log_dir,
-            "free bytes unknown" if free == _UNKNOWN else f"{free} bytes free",
+            free or "free bytes unknown",
             error,
-            _advice(error.errno),
+            _advice(error.errno, free),
             f" (refused {untold} times more since the last such line)" if untold else "",
         )
 
@@ -61,21 +77,24 @@ class Room:
         free = _free(log_dir)
         with self._lock:
             before = self._short.get(log_dir)
-            if before is None or (before != _UNKNOWN and free <= before):
+            if log_dir not in self._short or (before and not (free and free.is_more_than(before))):
                 return
             del self._short[log_dir]
             self._limit.forget(log_dir)
-        _logger.warning("log directory %s has room again (%d bytes free)", log_dir, free)
+        _logger.warning("log directory %s has room again (%s)", log_dir, free or "free bytes unknown")
 
 
-def _free(log_dir: Path) -> int:
+def _free(log_dir: Path) -> _Free | None:
     try:
-        return shutil.disk_usage(log_dir).free
+        found = os.statvfs(log_dir)
     except OSError:
-        return _UNKNOWN
+        return None
+    return _Free(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
 
 
-def _advice(number: int | None) -> str:
+def _advice(number: int | None, free: _Free | None) -> str:
     if number in (errno.EMFILE, errno.ENFILE):
         return "let the process open more files"
+    if number == errno.ENOSPC and free is not None and free.inodes == 0:
+        return "there is no inode for another file on that disk: delete files or topics, or raise segment.bytes"
     return "make room on that disk: delete topics, or lower their retention.ms or retention.bytes"
