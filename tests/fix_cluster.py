@@ -12,6 +12,7 @@ from sparklog.errors import ConfigError
 from sparklog.local.broker import BrokerProcess
 from sparklog.local.jars import jar_set
 from sparklog.local.zookeeper import EmbeddedZooKeeper
+from sparklog.testing import shared_classes
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.fork_server import ForkedChild
 from sparklog.testing.hdfs import HdfsCluster
@@ -26,6 +27,14 @@ def _forked_brokers():
     """Brokers start in a third of the processor time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BrokerProcess, "child", ForkedChild)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _zookeepers_share_classes():
+    """ZooKeepers start in two thirds of the processor time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EmbeddedZooKeeper, "start_options", staticmethod(shared_classes.options))
         yield
 
 

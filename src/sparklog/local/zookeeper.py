@@ -191,6 +191,7 @@ class EmbeddedZooKeeper(Running):
             "-XX:TieredStopAtLevel=1",
             "-XX:-UsePerfData",
             "-XX:+ExitOnOutOfMemoryError",
+            *self.start_options(),
             *self.options(),
             f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
             "-cp",
@@ -202,6 +203,11 @@ class EmbeddedZooKeeper(Running):
     def modules(self) -> tuple[str, ...]:
         """The JARs that it loads."""
         return MODULES if self.tls is None else (*MODULES, *NETTY)
+
+    @staticmethod
+    def start_options() -> list[str]:
+        """Those of the JVM that say how it starts: none. Tests put others here (``testing/shared_classes.py``)."""
+        return []
 
     def options(self) -> list[str]:
         """Those of the JVM that say how the server behaves."""
