@@ -31,6 +31,7 @@ PYX := src/sparklog/record/_impl/_codec.pyx $(wildcard src/sparklog/record/_impl
 # (these often wait); all of them with the long tests.
 PURE := not slow and not peer and not integration and not fuzz
 WITH_HOT := tests/test_compiled.py $(addprefix tests/,broker log net protocol record replica)
+NEED_SOURCE = $(shell grep -rl --include='test_*.py' 'mark\.source' tests)
 # What mypyc compiles is said in one place.
 HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.py)))
 
@@ -41,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file conf/site/mkdocs.yml
 
 SUITE = $(BIN)/pytest -m "not slow and not peer" $(1) </dev/null
-ON_SOURCE = SPARKLOG_IMPL=python $(BIN)/pytest -q -p no:cacheprovider -m "$(PURE)$(1)" $(WITH_HOT) </dev/null
+ON_SOURCE = SPARKLOG_IMPL=python $(BIN)/pytest -q -p no:cacheprovider -m "$(PURE)$(1)" $(2) </dev/null
 
 # $(call beside,NAME,FIRST,SECOND): both at the same time; what FIRST says comes last. It fails if one of them does.
 define beside
@@ -58,7 +59,7 @@ demo: setup jars
 	@$(BIN)/sparklog demo $(ARGS)
 
 test: setup jars avro programs
-	@$(if $(ARGS),$(call SUITE,$(ARGS)),$(call beside,source,$(call ON_SOURCE, and source),$(call SUITE,-n $(WORKERS))))
+	@$(if $(ARGS),$(call SUITE,$(ARGS)),$(call beside,source,$(call ON_SOURCE, and source,$(NEED_SOURCE)),$(call SUITE,-n $(WORKERS))))
 
 check: setup
 	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .
@@ -76,7 +77,7 @@ compat: setup jars programs
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
 soak: setup jars axe
-	@$(if $(ARGS),:,$(call ON_SOURCE))
+	@$(if $(ARGS),:,$(call ON_SOURCE,,$(WITH_HOT)))
 	@$(if $(ARGS),:,HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m "hypothesis and not slow and not peer" --timeout=3600 -n $(HEAVY) </dev/null)
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
