@@ -12,7 +12,7 @@ from typing import ClassVar
 from sparklog.clock import Clock
 from sparklog.local.log_lines import has_errors, news_in
 from sparklog.local.ports import LOOPBACK, require_free
-from sparklog.local.process import ChildProcess
+from sparklog.local.process import ChildProcess, OneProcess
 from sparklog.local.secured import BROKERS, CLIENTS
 from sparklog.structs import bracketed
 
@@ -70,7 +70,7 @@ class BrokerSpec:
         return self.advertised_host or self.host
 
 
-class BrokerProcess:
+class BrokerProcess(OneProcess):
     """One broker: ready when it says ``sparklog broker N listening on HOST:PORT`` on its standard output."""
 
     child: ClassVar[type[ChildProcess]] = ChildProcess
@@ -89,18 +89,6 @@ class BrokerProcess:
     def address(self) -> str:
         """``host:port``, as clients want it."""
         return f"{self.spec.advertised_host or self.spec.host}:{self.spec.port}"
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._child.alive
-
-    @property
-    def fate(self) -> str:
-        return self._child.fate
 
     def start(self) -> None:
         """Start and wait until it serves; ConfigError for a port in use, ConnectionFailed with its log's tail."""

@@ -166,6 +166,24 @@ class ChildProcess:
         return f"the end of its log {self.log_path}:\n" + "\n".join(f"  {line}" for line in lines or ["(empty)"])
 
 
+class OneProcess:
+    """What is run as one child process, and is asked how that fares."""
+
+    _child: ChildProcess
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive
+
+    @property
+    def fate(self) -> str:
+        return self._child.fate
+
+
 @cache
 def _spawning_thread() -> ThreadPoolExecutor:
     """The one thread that forks: it ends with the interpreter, so children are not orphaned by a passing thread."""

@@ -13,7 +13,7 @@ from sparklog.config.properties import format_properties
 from sparklog.local.jars import pyspark_jar
 from sparklog.local.java import find_java
 from sparklog.local.ports import free_port, require_free
-from sparklog.local.process import ChildProcess
+from sparklog.local.process import ChildProcess, OneProcess
 from sparklog.local.running import Running
 from sparklog.security.tls.contexts import client_context
 from sparklog.security.tls.settings import TlsSettings
@@ -72,7 +72,7 @@ class ZooKeeperTls(NamedTuple):
         }
 
 
-class EmbeddedZooKeeper(Running):
+class EmbeddedZooKeeper(OneProcess, Running):
     """One standalone ZooKeeper server; start, stop and start again go on from ``data_dir``, on the same port.
 
     With ``tls`` its port speaks TLS, to those that show a certificate.
@@ -110,18 +110,6 @@ class EmbeddedZooKeeper(Running):
     def connect_string(self) -> str:
         """``host:port``, as clients want it."""
         return f"{bracketed(self.host)}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._child.alive
-
-    @property
-    def fate(self) -> str:
-        return self._child.fate
 
     def start(self) -> None:
         """Start and wait until it serves requests."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sparklog.local.jars import jar_set, pyspark_jars
 from sparklog.local.java import find_java
-from sparklog.local.process import ChildProcess
+from sparklog.local.process import ChildProcess, OneProcess
 from sparklog.local.running import Running
 
 START_TIMEOUT_S = 180.0
@@ -15,7 +15,7 @@ _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 _SETTING = r"<name>{}</name><value>([^<]+)</value>.*</configuration>"
 
 
-class HdfsCluster(Running):
+class HdfsCluster(OneProcess, Running):
     """HDFS of the ``hadoop`` JAR set and the Hadoop client that PySpark ships. ``data_dir`` has all that it writes."""
 
     name = "HDFS"
@@ -24,14 +24,6 @@ class HdfsCluster(Running):
         self._data_dir = Path(data_dir).absolute()
         self._settings = self._data_dir / "conf" / "hdfs-site.xml"
         self._child = ChildProcess(self.name, self._data_dir / "hdfs.log")
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._child.alive
 
     @property
     def uri(self) -> str:

@@ -13,7 +13,7 @@ from sparklog.errors import SparklogError
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
 from sparklog.local.ports import free_port, require_free
-from sparklog.local.process import ChildProcess
+from sparklog.local.process import ChildProcess, OneProcess
 from sparklog.local.running import Running
 
 START_TIMEOUT_S = 90.0
@@ -36,7 +36,7 @@ _API_VERSIONS = struct.Struct(">ihhih").pack(10, 18, 0, 1, -1)
 """A whole ApiVersions v0 request: size, api key, version, correlation id, no client id."""
 
 
-class KafkaBroker(Running):
+class KafkaBroker(OneProcess, Running):
     """Kafka 3.9.1 in ZooKeeper mode, from the ``kafka`` JAR set, with every replication factor at 1.
 
     ``data_dir`` holds its log directory ``logs``, ``server.properties`` and ``kafka.log``. ``extra_props`` override.
@@ -67,14 +67,6 @@ class KafkaBroker(Running):
     @property
     def bootstrap_servers(self) -> str:
         return f"{self.host}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._child.alive
 
     def start(self) -> None:
         """Start and wait until it answers a request."""

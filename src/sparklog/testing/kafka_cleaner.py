@@ -26,7 +26,7 @@ from typing_extensions import Unpack
 
 from sparklog.local.jars import jar_set, pyspark_jar
 from sparklog.local.java import find_java
-from sparklog.local.process import ChildProcess
+from sparklog.local.process import ChildProcess, OneProcess
 
 BYTES_PER_KEY = 24
 """Of the cleaner's buffer: an MD5 sum and an offset."""
@@ -103,7 +103,7 @@ class Cleaned(NamedTuple):
     """What the JVM has used while the cleaner ran, if the caller can tell."""
 
 
-class KafkaCleaner:
+class KafkaCleaner(OneProcess):
     """Kafka's cleaner in a JVM of its own, for as long as the ``with`` block lasts. Not for several threads.
 
     ``java`` are options of the virtual machine; ``cpu_seconds`` tells what processor time a process has used. The
@@ -130,11 +130,6 @@ class KafkaCleaner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
-
-    @property
-    def pid(self) -> int:
-        """Of the JVM."""
-        return self._child.pid
 
     def clean(
         self,

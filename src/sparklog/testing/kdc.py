@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparklog.errors import ConfigError
 from sparklog.local.ports import LOOPBACK, free_port
-from sparklog.local.process import ChildProcess
+from sparklog.local.process import ChildProcess, OneProcess
 from sparklog.local.running import Running
 
 REALM = "EXAMPLE.COM"
@@ -48,7 +48,7 @@ def program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
 
 
-class Kdc(Running):
+class Kdc(OneProcess, Running):
     """The realm ``EXAMPLE.COM``. A host's name is taken as it is, without DNS."""
 
     name = "KDC"
@@ -64,14 +64,6 @@ class Kdc(Running):
         }
         """What a process of the realm has; its ticket cache is empty."""
         self._child = ChildProcess(self.name, self.directory / "kdc.log", environ=self.environment)
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._child.alive
 
     @property
     def java_option(self) -> str:
