@@ -48,6 +48,7 @@ SESSIONLESS = (
     "tests/spark/stream/test_reader.py",
     "tests/spark/test_histories.py",
     "tests/spark/test_schema.py",
+    "tests/spark/test_throttling.py",
     "tests/spark/values/test_avro",
     "tests/spark/write/test_at_least_once.py",
     "tests/spark/write/test_deci",

@@ -244,3 +244,12 @@ def test_who_borrows_next_is_not_bound(peer):
         connection.bind(lambda: 0.0)
         connection.bind(None)
         assert connection.request(ApiKey.HEARTBEAT, heartbeat).error_code == 0
+
+
+def test_it_is_told_how_long_the_broker_wants_silence(peer):
+    _throttle(peer, 60, 0, 10)
+    told = []
+    with BlockingConnection(peer.endpoint, clock=ManualClock(), throttled=told.append) as connection:
+        for _ in range(3):
+            connection.request(ApiKey.HEARTBEAT, heartbeat)
+    assert told == [60, 10]

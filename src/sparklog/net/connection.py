@@ -74,8 +74,11 @@ class BlockingConnection:
         request_timeout: float = 30.0,
         clock: Clock | None = None,
         security: ConnectionSecurity = PLAIN,
+        throttled: Callable[[float], object] = lambda _: None,
     ) -> None:
+        """``throttled`` is called with the seconds for which an answer wants nothing to be sent."""
         self.endpoint = endpoint
+        self._throttled = throttled
         self._security = security
         self._log_in_again_at: float | None = None
         self._early: deque[Received] = deque()
@@ -241,6 +244,7 @@ class BlockingConnection:
         if seconds := throttle_seconds(api, version, body):
             came = self._clock.monotonic() - seconds_since_data(self._socket)
             self._silent_until = max(self._silent_until, came + seconds)
+            self._throttled(seconds)
         return api, version, body
 
     def _receive_exactly(self, size: int) -> memoryview:

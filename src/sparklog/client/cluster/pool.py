@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.no_broker import PASSED_OVER, no_broker
+from sparklog.client.cluster.throttling import Throttling
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConnectionFailed, SparklogError
 from sparklog.net.connection import BlockingConnection, SecondsLeft
@@ -32,6 +33,8 @@ class ConnectionPool:
         self._limits = threading.local()
         self._idle: dict[Endpoint, list[BlockingConnection]] = {}
         self._lock = threading.Lock()
+        self.throttling = Throttling()
+        """What brokers have asked to wait, on all connections."""
 
     @contextmanager
     def within(self, seconds_left: SecondsLeft) -> Iterator[None]:
@@ -80,6 +83,7 @@ class ConnectionPool:
             request_timeout=self._config.request_timeout_ms / 1000,
             clock=self._clock,
             security=self._security,
+            throttled=self.throttling.add,
         )
 
     def give_back(self, connection: BlockingConnection) -> None:

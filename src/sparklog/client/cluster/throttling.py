@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 
 class Throttling:
-    """Adds up the times of silence that answers came with. Added to on one loop; may be read by any thread."""
+    """Adds up the times of silence that answers came with. Any thread may add and read."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._count = 0
         self._total_s = 0.0
         self._longest_s = 0.0
 
     def add(self, seconds: float) -> None:
         """An answer wants nothing to be sent for so long."""
-        self._count += 1
-        self._total_s += seconds
-        self._longest_s = max(self._longest_s, seconds)
+        self._add(1, seconds, seconds)
+
+    def include(self, other: Throttling) -> None:
+        """Add what another one has added up."""
+        self._add(other._count, other._total_s, other._longest_s)
+
+    def _add(self, count: int, total_s: float, longest_s: float) -> None:
+        with self._lock:
+            self._count += count
+            self._total_s += total_s
+            self._longest_s = max(self._longest_s, longest_s)
 
     def metrics(self) -> dict[str, float]:
         """``throttle-count`` answers had a time; ``throttle-time-avg``, ``-max`` and ``-total`` are ms, of these."""

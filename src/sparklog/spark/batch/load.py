@@ -32,7 +32,6 @@ from sparklog.client.admin.adoption import OfferedSegments
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.client.producer.partitioner import Partitioner, misplaced
 from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
@@ -51,6 +50,7 @@ from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.failures import rights_named
 from sparklog.spark.options.raw import check_task_token
 from sparklog.spark.options.task_login import Login, kept_login
+from sparklog.spark.throttling import cluster_of_task
 from sparklog.structs import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -572,7 +572,7 @@ def _produced(job: _Job, partition: int, batches: Iterator[EncodedBatch]) -> _Pa
     tp, records, nbytes = TopicPartition(job.topic, partition), 0, 0
     youngest = []
     assert job.client is not None
-    with closing(ClusterMetadata(job.client, SystemClock())) as cluster:
+    with cluster_of_task(job.client) as cluster:
         producer = TransactionalBatchProducer(cluster, job.transaction, lambda _: None)
         with closing(producer):
             for batch in batches:

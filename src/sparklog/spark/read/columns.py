@@ -20,6 +20,7 @@ from sparklog.errors import ApiError, CorruptRecord, NotDirect
 from sparklog.fetch.scan import unreadable
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
+from sparklog.spark import throttling
 from sparklog.spark.failures import translated
 from sparklog.spark.read.data_loss import DataLossReporter, offset_after_loss
 from sparklog.spark.read.direct import DirectReader
@@ -88,6 +89,7 @@ class LogReader:
     def close(self) -> None:
         self._direct.close()
         self._cluster.close()
+        throttling.report(self._cluster.pool.throttling, self._cluster.config.client_id)
 
     def batches(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         self._counters.ranges += 1

@@ -15,6 +15,7 @@ from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.client.producer.idempotent_batch_producer import best_producer
 from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
 from sparklog.errors import SparklogError
+from sparklog.spark.throttling import cluster_of_task
 from sparklog.spark.write.attempt_names import AttemptName
 from sparklog.spark.write.decisions import DecisionLog, Scope
 from sparklog.spark.write.options import WriteOptions
@@ -40,7 +41,7 @@ def write_at_least_once(options: WriteOptions, batches: Iterator[pa.RecordBatch]
     number."""
     rows = 0
     producer_of = BatchProducer if options.idempotence is False else best_producer
-    with ClusterMetadata(options.client) as cluster, producer_of(cluster) as producer:
+    with cluster_of_task(options.client) as cluster, producer_of(cluster) as producer:
         writer = TopicWriter(cluster, producer, options.topic, _any_partition())
         for batch in batches:
             writer.write(batch)
@@ -54,7 +55,7 @@ def write_prepared(options: WriteOptions, task: TaskAttempt, batches: Iterator[p
     The result has no transaction if nothing is written: there are no rows, or this batch or a later one is decided
     already (the driver reports that). If the write fails, its transaction is aborted at once.
     """
-    with ClusterMetadata(options.client) as cluster, Admin(options.client) as admin:
+    with cluster_of_task(options.client) as cluster, Admin(options.client) as admin:
         attempt = _Attempt(options, task, cluster, admin)
         try:
             return attempt.write(batches)

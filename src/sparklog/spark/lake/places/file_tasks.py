@@ -32,6 +32,7 @@ from sparklog.spark.read.data_loss import DataLossReporter, offset_after_loss
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import READ_COLUMNS
+from sparklog.spark.throttling import cluster_of_task
 from sparklog.storage.place import Place, open_place
 from sparklog.storage.segment_file import SegmentFile, write_segments, write_topic_id
 from sparklog.structs import TopicPartition
@@ -208,7 +209,7 @@ class WriteSegments:
         """Raises DataSourceError for what cannot be read, OSError where the place refuses."""
         place, timestamps, directory = open_place(self.work.uri), Timestamps(), f"segments/{uuid4().hex}"
         data_loss = DataLossReporter(fail=self.work.read.fail_on_data_loss)
-        with translated(), ClusterMetadata(self.work.read.client) as cluster, _all_or_none(place) as files:
+        with translated(), cluster_of_task(self.work.read.client) as cluster, _all_or_none(place) as files:
             copier = _Copier(cluster, place, directory, self.work.file_bytes, timestamps)
             begun: set[TopicPartition] = set()
             for each in self.work.ranges:
