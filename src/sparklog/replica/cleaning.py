@@ -41,6 +41,8 @@ _logger = logging.getLogger(__name__)
 
 _LOOKED_AT_ONCE = 20
 """Logs: to look at so many takes a millisecond or two."""
+_OTHERS_A_STEP = 100
+"""Logs that are not compacted, of which nothing is to be found out."""
 _MOST_MAP_BYTES = (1 << 31) - 1
 _LEASE_PAUSE_S = 1.0
 _LEASE_PATIENCE_S = 120.0
@@ -371,9 +373,15 @@ class LogCleaner:
         return log is not None and candidate.sections.is_due(log.config, candidate.delay_ms)
 
     def candidates(self) -> Iterator[Candidate | None]:
-        """Every compacted log of this broker as it is now, a log a step; None for one that is none."""
+        """Every compacted log of this broker as it is now, a log a step; None for a step that has found none."""
+        others = 0
         for tp, log in list(self._logs.logs.items()):
-            yield self._candidate(tp, log)
+            if "compact" in log.config.cleanup_policy:
+                yield self._candidate(tp, log)
+                continue
+            others += 1
+            if others % _OTHERS_A_STEP == 0:
+                yield None
 
     def _candidate(self, tp: TopicPartition, log: Log) -> Candidate | None:
         config = log.config

@@ -144,6 +144,11 @@ class Partition:
         return log.size, log.log_start_offset, log.log_end_offset, log.segment_count
 
     @property
+    def standing(self) -> tuple[int, int, int]:
+        """How many replicas are in sync, how many must be for ``acks=all``, how many there are; the leader knows."""
+        return len(self.isr), self.min_in_sync, len(self.replicas)
+
+    @property
     def log_dir(self) -> Path:
         """The log directory of the broker in which the partition lies."""
         return self.log.directory.parent

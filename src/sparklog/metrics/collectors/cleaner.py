@@ -8,8 +8,6 @@ from sparklog.protocol.slices import Steps
 from sparklog.replica.cleaning import LogCleaner, Worst
 
 _PERCENT = 100
-_OTHERS_A_STEP = 100
-"""Logs that are not compacted, of which nothing is to be found out."""
 
 
 class CleanerCollector:
@@ -38,10 +36,8 @@ class CleanerCollector:
     def _worst(self) -> Steps[Worst]:
         """Kafka takes what it saw when it last chose a log; here it is looked at, though Spark may do the cleaning."""
         cleaner, worst = self._cleaner, Worst()
-        for number, candidate in enumerate(cleaner.candidates(), 1):
+        for candidate in cleaner.candidates():
             if candidate is not None:
                 worst = worst.with_log(candidate, cleaner.known_failure(candidate.tp))
-                yield
-            elif number % _OTHERS_A_STEP == 0:
-                yield
+            yield
         return worst

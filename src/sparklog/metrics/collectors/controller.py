@@ -21,13 +21,17 @@ class ControllerCollector:
     def collect(self, page: Exposition) -> Steps[None]:
         context = self._controller.context
         offline = imbalanced = 0
-        for number, (tp, state) in enumerate([] if context is None else list(context.states.items())):
-            if number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
-                yield
-            if context is None or tp.topic in context.deleting or tp.topic not in context.assignments:
-                continue
-            offline += state.leader not in context.brokers
-            imbalanced += state.leader != context.replicas(tp)[0]
+        states = [] if context is None else list(context.states.items())
+        for first in range(0, len(states), _PARTITIONS_A_STEP):
+            assert context is not None
+            brokers, assignments, deleting = context.brokers, context.assignments, context.deleting
+            for (topic, number), state in states[first : first + _PARTITIONS_A_STEP]:
+                assigned = assignments.get(topic)
+                if assigned is not None and topic not in deleting:
+                    leader = state.leader
+                    offline += leader not in brokers
+                    imbalanced += leader != assigned.partitions[number][0]
+            yield
         page.add(families.OFFLINE_PARTITIONS, offline)
         page.add(families.IMBALANCED, imbalanced)
         self._sums(page, context)

@@ -7,6 +7,7 @@ known here, of another as its leader told last (``metrics/ends.py``). Of one who
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -14,18 +15,16 @@ from sparklog.group.classic.group import GroupState
 from sparklog.group.hosted import Hosted
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.metrics import families
-from sparklog.metrics.exposition import Exposition
+from sparklog.metrics.exposition import Exposition, label_text
 from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 
 _OFFSETS_A_STEP = 100
-_OF_EACH = (
-    families.GROUP_OFFSET,
-    families.GROUP_LAG,
-    families.GROUP_LAG_SECONDS,
-    families.GROUP_LAG_BYTES,
-    families.GROUP_MEMBERS,
-)
+_OF_OFFSET = (families.GROUP_OFFSET, families.GROUP_LAG, families.GROUP_LAG_SECONDS, families.GROUP_LAG_BYTES)
+_OF_EACH = (*_OF_OFFSET, families.GROUP_MEMBERS)
+_LABELS = families.GROUP_OFFSET.labels
+_OFFSET, _LAG, _LAG_SECONDS, _LAG_BYTES = (family.name for family in _OF_OFFSET)
+"""All four have the same labels."""
 
 
 class Ends(Protocol):
@@ -55,6 +54,7 @@ class GroupCollector:
     def collect(self, page: Exposition) -> Steps[None]:
         for family in _OF_EACH:
             page.lines(family)
+        columns = [page.lines(family) for family in _OF_OFFSET]
         states: Counter[tuple[str, str]] = Counter()
         told = offsets = 0
         for hosted in self._groups.each():
@@ -66,24 +66,25 @@ class GroupCollector:
             offsets += len(hosted.group.offsets)
             yield
             for tp, committed in list(islice(hosted.group.offsets.items(), max(self._most - told, 0))):
-                self._tell(page, name, tp, committed.offset)
+                self._tell(columns, name, tp, committed.offset)
                 told += 1
                 if told % _OFFSETS_A_STEP == 0:
                     yield
         self._sums(page, states, offsets)
         page.add(families.OFFSETS_LEFT_OUT, max(offsets - told, 0))
 
-    def _tell(self, page: Exposition, group: str, tp: TopicPartition, offset: int) -> None:
-        labels = group, tp.topic, str(tp.partition)
-        page.add(families.GROUP_OFFSET, offset, *labels)
+    def _tell(self, columns: Sequence[list[str]], group: str, tp: TopicPartition, offset: int) -> None:
+        labels = label_text(_LABELS, (group, tp.topic, str(tp.partition)))
+        offsets, lags, times, sizes = columns
+        offsets.append(f"{_OFFSET}{labels} {offset}\n")
         end = self._ends.end(tp)
         if end is not None:
-            page.add(families.GROUP_LAG, max(end - offset, 0), *labels)
+            lags.append(f"{_LAG}{labels} {max(end - offset, 0)}\n")
             seconds = self._ends.behind_s(tp, offset, end) if offset < end else 0.0
-            page.add(families.GROUP_LAG_SECONDS, round(seconds, 3), *labels)
+            times.append(f"{_LAG_SECONDS}{labels} {round(seconds, 3)}\n")
             size = self._ends.bytes_behind(group, tp, offset, end) if offset < end else 0
             if size is not None:
-                page.add(families.GROUP_LAG_BYTES, size, *labels)
+                sizes.append(f"{_LAG_BYTES}{labels} {size}\n")
 
     @staticmethod
     def _sums(page: Exposition, states: Counter[tuple[str, str]], offsets: int) -> None:

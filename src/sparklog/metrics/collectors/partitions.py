@@ -20,6 +20,8 @@ _LACKING: Final = (
     families.PARTITION_AT_MIN_ISR,
 )
 _LABELS: Final = ("topic", "partition")
+_SINGLE: Final = (1, 1, 1)
+"""How a partition stands that has one replica: it is in sync, for it leads."""
 _Four = tuple[str, str, str, str]
 
 
@@ -59,6 +61,8 @@ class _Health:
 
     def __init__(self) -> None:
         self.leaders = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
+        self.single = 0
+        """Leaders beside these that have one replica, in sync: nothing more is to be said of them."""
         self.lags: dict[int, int] = {}
         """The largest of each follower."""
 
@@ -79,7 +83,11 @@ class PartitionCollector:
             some = served[first : first + _PARTITIONS_A_STEP]
             for number, partition in enumerate(some, first):
                 if partition.is_leader:
-                    lacks = _count_leader(health, partition)
+                    standing = partition.standing
+                    if standing == _SINGLE:
+                        health.single += 1
+                        continue
+                    lacks = _count_leader(health, partition, standing)
                     if lacks and number < self._most:
                         _name(page, partition.tp, lacks)
             self._tell_logs(page, some[: max(self._most - first, 0)])
@@ -99,10 +107,10 @@ class PartitionCollector:
     def _sums(self, page: Exposition, held: int, health: _Health) -> None:
         replicas = self._replicas
         page.add(families.PARTITIONS, held)
-        page.add(families.LEADERS, health.leaders)
+        page.add(families.LEADERS, health.leaders + health.single)
         page.add(families.UNDER_REPLICATED, health.under_replicated)
         page.add(families.UNDER_MIN_ISR, health.under_min_isr)
-        page.add(families.AT_MIN_ISR, health.at_min_isr)
+        page.add(families.AT_MIN_ISR, health.at_min_isr + health.single)
         page.add(families.OFFLINE_REPLICAS, replicas.offline_count)
         page.add(families.ISR_SHRINKS, replicas.isr_shrinks)
         page.add(families.ISR_EXPANDS, replicas.isr_expands)
@@ -118,19 +126,19 @@ def _name(page: Exposition, tp: TopicPartition, lacks: Sequence[Family]) -> None
         page.add(family, 1, tp.topic, str(tp.partition))
 
 
-def _count_leader(health: _Health, partition: Partition) -> Sequence[Family]:
+def _count_leader(health: _Health, partition: Partition, standing: tuple[int, int, int]) -> Sequence[Family]:
     """Of which families the partition has a series, for what it lacks."""
     lacks: list[Family] = []
     health.leaders += 1
-    in_sync, needed = len(partition.isr), partition.min_in_sync
-    if in_sync < len(partition.replicas):
+    in_sync, needed, replicas = standing
+    if in_sync < replicas:
         health.under_replicated += 1
         lacks.append(families.PARTITION_UNDER_REPLICATED)
     if in_sync < needed:
         health.under_min_isr += 1
         lacks.append(families.PARTITION_UNDER_MIN_ISR)
     health.at_min_isr += in_sync == needed
-    if len(partition.replicas) > 1:
+    if replicas > 1:
         if in_sync == needed:
             lacks.append(families.PARTITION_AT_MIN_ISR)
         for follower, lag in partition.follower_lags():
