@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_FRESHNESS_S = 30.0
+"""Of a job that runs on and on, and is not told how old a record may be."""
+
+
 class _Job:
     """An offload that is opened anew after it has failed, for a connection may be what failed. Close it."""
 
@@ -287,13 +291,16 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="what is there now, and then end (the default)")
     parser.add_argument("--every", type=duration, help="again and again, so long after the last: 5s, 10m, 2h")
     parser.add_argument("--freshness", type=duration, help="on and on: how old a record may be in the table: 10s, 5m")
+    parser.add_argument("--continuous", action="store_true", help="on and on, as --freshness 30s does")
     _add_upserting(parser)
     _add_decoding(parser)
     _add_maintenance(parser)
     _add_database(parser)
     args = parser.parse_args()
+    if args.continuous and args.freshness is None:
+        args.freshness = _FRESHNESS_S
     if bool(args.once) + (args.every is not None) + (args.freshness is not None) > 1:
-        parser.error("--once, --every and --freshness exclude each other")
+        parser.error("--once, --every and --freshness (or --continuous) exclude each other")
     if [args.table, args.files, args.jdbc].count(None) != 2:
         parser.error("say where to: --table, --files or --jdbc")
     _refuse_without_effect(parser, args)

@@ -55,7 +55,9 @@ def test_the_jobs_own_options_are_shown_and_their_misuse_is_told(run):
     assert "--freshness FRESHNESS" in run("offload", "--help").out
     misused = run("offload", "--topic", "a", "--table", "b/c", "--once", "--every", "5s")
     assert misused.status == 2
-    assert misused.err.endswith("sparklog offload: error: --once, --every and --freshness exclude each other\n")
+    said = "sparklog offload: error: --once, --every and --freshness (or --continuous) exclude each other\n"
+    assert misused.err.endswith(said)
+    assert run("offload", "--topic", "a", "--table", "b/c", "--continuous", "--every", "5s").err.endswith(said)
 
 
 @pytest.mark.parametrize(
