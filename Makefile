@@ -73,7 +73,7 @@ bench: setup jars
 
 compat: setup jars programs
 	$(call want,psql,postgresql)
-	@$(BIN)/python -m sparklog.local.jars kafka kafka-1.1 kafka-4 spark-kafka avro hadoop postgresql >/dev/null
+	@$(BIN)/python -m sparklog.local.jars kafka kafka-1.1 kafka-4 kafka-streams spark-kafka avro hadoop postgresql >/dev/null
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
 soak: setup jars axe

@@ -81,6 +81,7 @@ JAR_SETS = {
             ),
             left_out=("connect-runtime",),
         ),
+        JarSet("kafka-streams", ("org.apache.kafka:kafka-streams:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36")),
         # The last release with the consumer whose group lives in ZooKeeper.
         JarSet(
             "kafka-1.1",
