@@ -2,8 +2,9 @@
 
 What is replaced: identities that a broker chooses (producer ids, member ids), each by a name that counts them in the
 order in which this broker first spoke of them, or, where they are never used again, by what they are; times of the wall
-clock. Texts for people are left out: their wording is each broker's own. Arrays of structures become mappings by their
-natural key, because Kafka leaves their order open. Records become what they say, batch by batch.
+clock. Of texts for people it counts whether there is one, an empty one or null: the wording is each broker's own.
+Arrays of structures become mappings by their natural key, because Kafka leaves their order open. Records become what
+they say, batch by batch.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Names:
 
     def _value(self, field: str, value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: self._value(name, each) for name, each in value.items() if name not in WORDED}
+            return {name: self._value(name, each) for name, each in value.items()}
         if isinstance(value, list):
             return self._array(field, value)
         if field == "records":
@@ -83,6 +84,8 @@ class Names:
             return ErrorCode(value).name if value in _CODES else f"code {value}"
         if (field in WALL_CLOCK and value >= 0) or (field == "timestamp" and value > _STARTED):
             return "some time"
+        if field in WORDED:
+            return "some text" if value else value
         if field in DISK:
             return "some bytes" if value >= 0 else value
         if field in CHOSEN:

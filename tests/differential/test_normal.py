@@ -8,6 +8,7 @@ from differential.table import Allowance, allowances
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     FetchResponse,
+    FindCoordinatorResponse,
     InitProducerIdResponse,
     JoinGroupResponse,
     MetadataResponse,
@@ -32,6 +33,16 @@ def test_ids_are_told_apart_but_not_compared():
 def test_nobody_is_not_somebody():
     answers = [InitProducerIdResponse(producer_id=each, producer_epoch=-1) for each in (-1, 7)]
     assert [path for path, _, _ in differences(ApiKey.INIT_PRODUCER_ID, *answers)] == ["producer_id"]
+
+
+def test_the_wording_of_a_text_is_not_compared_but_whether_there_is_one():
+    def found(text):
+        return FindCoordinatorResponse(error_message=text)
+
+    assert differences(ApiKey.FIND_COORDINATOR, found("not here"), found("it is elsewhere")) == []
+    texts = [(None, ""), ("", "why"), (None, "why")]
+    told = [differences(ApiKey.FIND_COORDINATOR, *map(found, each)) for each in texts]
+    assert [pair for ((_, *pair),) in told] == [[None, ""], ["", "some text"], [None, "some text"]]
 
 
 def test_the_leader_of_a_group_is_one_of_its_members():

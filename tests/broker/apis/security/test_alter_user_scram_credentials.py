@@ -29,6 +29,8 @@ def deletion(name="alice", mechanism=1):
 def outcome(zk, deletions=(), upsertions=(), **how):
     message = Request(deletions=list(deletions), upsertions=list(upsertions))
     answer, seen = asked(api, message, zk, **how)
+    for each in answer.results:
+        assert (each.error_message == "") is (each.error_code == ErrorCode.NONE), "Kafka tells an empty text, not none"
     return {each.user: ErrorCode(each.error_code).name for each in answer.results}, seen
 
 

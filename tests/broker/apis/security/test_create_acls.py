@@ -29,6 +29,8 @@ def creation(**fields):
 
 def codes(store, *creations, **how):
     answer = asked(create_acls, CreateAclsRequest(creations=list(creations)), store=store, **how)
+    for each in answer.results:
+        assert (each.error_message == "") is (each.error_code == ErrorCode.NONE), "Kafka tells an empty text, not none"
     return [each.error_code for each in answer.results]
 
 

@@ -30,7 +30,7 @@ def filtered(**fields):
 
 
 def found(answer):
-    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, "")
     return {
         (each.resource_name, each.pattern_type): [
             (acl.principal, acl.operation, acl.permission_type) for acl in each.acls

@@ -22,7 +22,7 @@ ALICE, BEE = [(1, 4096), (2, 8192)], [(1, 4096)]
 def outcome(*names, stored=USERS):
     users = [Request.UserName(name=each) for each in names] or None
     answer, _ = asked(api, Request(users=users), FakeZk(stored))
-    assert answer.error_code == ErrorCode.NONE
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, "")
     return [
         (
             each.user,

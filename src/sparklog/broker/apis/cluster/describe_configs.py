@@ -38,7 +38,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[DescribeConfigsReque
     times = Counter((each.resource_type, each.resource_name) for each in message.resources)
     entries, results = _Entries(message), []
     async for resource in broker.turns.paced(message.resources):
-        code, text, configs = ErrorCode.NONE, None, []
+        code, text, configs = ErrorCode.NONE, "", []
         try:
             if times[resource.resource_type, resource.resource_name] > 1:  # or a short request had a huge answer
                 raise ApiError(ErrorCode.INVALID_REQUEST, "each resource must stand in the request once only")

@@ -21,7 +21,7 @@ class _Found(TypedDict):
     """The fields of an answer, or of one key's part of it."""
 
     error_code: int
-    error_message: str | None
+    error_message: str
     node_id: int
     host: str
     port: int
@@ -49,6 +49,8 @@ class _Finder:
         is_group = self._kind is KeyType.GROUP
         self._resource = ResourceType.GROUP if is_group else ResourceType.TRANSACTIONAL_ID
         self._rights = Rights(broker, request, Operation.DESCRIBE, self._resource)
+        self._of_success = ErrorCode.NONE.name if request.version < _FIRST_BATCHED_VERSION else ""
+        """The message where there is no error: as Kafka's."""
         self._are_there: bool | None = None
 
     async def find(self, key: str) -> _Found:
@@ -66,7 +68,7 @@ class _Finder:
             return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return {
             "error_code": 0,
-            "error_message": None,
+            "error_message": self._of_success,
             "node_id": leader.id,
             "host": endpoint.host,
             "port": endpoint.port,

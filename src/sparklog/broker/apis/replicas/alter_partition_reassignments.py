@@ -56,7 +56,7 @@ def _answering(
     for topic in message.topics:
         partitions = yield from each_of(partial(_outcome, topic.name, refused), topic.partitions)
         topics.append(_Topic(name=topic.name, partitions=partitions))
-    return _response(ErrorCode.NONE, None, topics)
+    return _response(ErrorCode.NONE, "", topics)
 
 
 def _outcome(
@@ -74,7 +74,7 @@ def _refused(error: ApiError) -> AlterPartitionReassignmentsResponse:
     return _response(error.code, error.reason, [])
 
 
-def _response(code: ErrorCode, text: str | None, topics: list[_Topic]) -> AlterPartitionReassignmentsResponse:
+def _response(code: ErrorCode, text: str, topics: list[_Topic]) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         throttle_time_ms=0, error_code=code, error_message=text, responses=topics
     )

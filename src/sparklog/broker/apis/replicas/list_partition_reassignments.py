@@ -46,7 +46,7 @@ def handle(
                     removing_replicas=list(move.removing),
                 )
             )
-    return _response(ErrorCode.NONE, None, list(topics.values()))
+    return _response(ErrorCode.NONE, "", list(topics.values()))
 
 
 def _asked(context: ControllerContext, message: ListPartitionReassignmentsRequest) -> Iterable[TopicPartition]:
@@ -56,5 +56,5 @@ def _asked(context: ControllerContext, message: ListPartitionReassignmentsReques
     return (TopicPartition(topic.name, number) for topic in message.topics for number in topic.partition_indexes)
 
 
-def _response(code: ErrorCode, text: str | None, topics: list[_Topic]) -> ListPartitionReassignmentsResponse:
+def _response(code: ErrorCode, text: str, topics: list[_Topic]) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=code, error_message=text, topics=topics)

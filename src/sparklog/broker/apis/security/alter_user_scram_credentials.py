@@ -74,7 +74,7 @@ async def _altered(
             broker.acls.audit.administered(request.caller, what, told)
     with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
         await broker.settings.take_over(entity)
-    return _Result(user=user, error_code=ErrorCode.NONE, error_message=None)
+    return _Result(user=user, error_code=ErrorCode.NONE, error_message="")
 
 
 async def _checked(broker: BrokerContext, user: str, asked: list[_Change]) -> tuple[str, Mapping[str, str | None]]:

@@ -68,4 +68,4 @@ async def _add(acls: Acls, turns: Turns, caller: Caller, answers: Answers) -> No
 def _result(answer: AclBinding | ApiError | None) -> _Result:
     if isinstance(answer, ApiError):
         return _Result(error_code=answer.code, error_message=answer.reason)
-    return _Result(error_code=ErrorCode.NONE, error_message=None)
+    return _Result(error_code=ErrorCode.NONE, error_message="")

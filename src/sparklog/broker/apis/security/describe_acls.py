@@ -27,7 +27,7 @@ def handle(broker: BrokerContext, request: ApiRequest[DescribeAclsRequest]) -> S
         yield from ()
         return DescribeAclsResponse(throttle_time_ms=0, error_code=error.code, error_message=error.reason, resources=[])
     found = [] if filter_ is None else (yield from _found(lists, filter_))
-    return DescribeAclsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, resources=found)
+    return DescribeAclsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message="", resources=found)
 
 
 def _found(lists: AclLists, filter_: AclFilter) -> Steps[list[_Resource]]:

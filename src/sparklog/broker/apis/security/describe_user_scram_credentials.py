@@ -25,7 +25,7 @@ async def handle(
     broker: BrokerContext, request: ApiRequest[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
     names = [each.name for each in request.message.users or ()]
-    code, text, results = ErrorCode.NONE, None, list[_Result]()
+    code, text, results = ErrorCode.NONE, "", list[_Result]()
     try:
         check(broker, request, Operation.DESCRIBE)
         results = await (_of(broker, names) if names else _of_all(broker))
@@ -89,7 +89,7 @@ def _described(user: str, properties: Properties) -> _Result:
         ]
     except ConfigError as error:
         return _refused(user, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
-    return _Result(user=user, error_code=ErrorCode.NONE, error_message=None, credential_infos=infos)
+    return _Result(user=user, error_code=ErrorCode.NONE, error_message="", credential_infos=infos)
 
 
 def _refused(user: str, error: ApiError) -> _Result:
