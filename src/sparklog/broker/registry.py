@@ -44,13 +44,15 @@ class Handler(NamedTuple):
 
 
 def _handlers() -> Iterator[Handler]:
-    for room in _within(apis):
-        yield from map(_handler, _within(room))
+    for room in _within(apis, rooms=True):
+        yield from map(_handler, _within(room, rooms=False))
 
 
-def _within(package: ModuleType) -> Iterator[ModuleType]:
+def _within(package: ModuleType, *, rooms: bool) -> Iterator[ModuleType]:
+    """Its packages or its modules; not what an older checkout has compiled in the place of the others."""
     for found in iter_modules(package.__path__):
-        yield import_module(f"{package.__name__}.{found.name}")
+        if found.ispkg == rooms:
+            yield import_module(f"{package.__name__}.{found.name}")
 
 
 def _handler(module: ModuleType) -> Handler:
