@@ -13,7 +13,7 @@ import sparklog.spark
 from sparklog.client import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, LocalProtocolError
 from sparklog.local.ports import free_port
-from sparklog.spark.failures import translated
+from sparklog.spark.failures import translated, words_of
 from sparklog.spark.read.batch_reader import SparklogReader
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import source_schema
@@ -140,3 +140,28 @@ def test_the_page_lists_the_codes_that_there_are():
     sources = [*Path(sparklog.spark.__file__).parent.rglob("*.py"), Path(sparklog.errors.__file__)]
     raised = {code for source in sources for code in _CODE.findall(source.read_text())}
     assert set(_CODE.findall(_PAGE.read_text())) == raised
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\n  plain words\nat Stack.scala:7", "plain words"),
+        ("[PATH_NOT_FOUND] Path does not exist: /a. SQLSTATE: 42K03", None),
+        (
+            "Job aborted\norg.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Error in /a. SQLSTATE: KD001\n"
+            "\tat A.b(A.scala:7)\nCaused by: E: [MIDDLE] no\n"
+            "Caused by: E: [MALFORMED_RECORD] Malformed. SQLSTATE: 22023",
+            "[FAILED_READ_FILE.NO_HINT] Error in /a. SQLSTATE: KD001; [MALFORMED_RECORD] Malformed. SQLSTATE: 22023",
+        ),
+        ("", "ValueError"),
+    ],
+)
+def test_the_words_of_an_error_of_spark(text, said):
+    assert words_of(ValueError(text)) == (said or text)
+
+
+def test_the_words_of_an_error_in_the_jvm():
+    class OfJava(Exception):
+        java_exception = type("Thrown", (), {"toString": lambda _: "java.io.IOException: Mkdirs failed"})()
+
+    assert words_of(OfJava("An error occurred while calling o410.execute.")) == "java.io.IOException: Mkdirs failed"

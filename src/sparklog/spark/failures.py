@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -58,6 +59,23 @@ _OF_DECISIONS = "CREATE (unless the topic is there), READ and WRITE"
 def first_line(error: Exception) -> str:
     """The first line of an error that has words in it: Spark's go on with a plan or a stack."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+_SAID = re.compile(r"\[[A-Z][A-Z0-9_.]+\] [^\n]*")
+
+
+def words_of(error: Exception) -> str:
+    """What an error of Spark's says to people: the outermost and the innermost sentence with a code of its own.
+
+    Between them, and behind, are names of classes and stacks. Of an error without codes it is the first line, or that
+    of the error in the JVM.
+    """
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else f"{java.toString()}\n{error}"
+    said = list(dict.fromkeys(each.strip() for each in _SAID.findall(text)))
+    if said:
+        return "; ".join(said if len(said) < 3 else (said[0], said[-1]))
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 @contextmanager

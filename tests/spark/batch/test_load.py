@@ -311,3 +311,25 @@ def test_a_key_of_a_csv_file_is_its_text(spark, tmp_path, options, records):
     run(spark, options(source, "csv", timestamp=None))
     (found,) = [each for part in records().values() for each in part]
     assert (found.key, found.value) == (b"007", b"0123")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "said"),
+    [
+        ("parquet", b"PAR1 no footer", "FAILED_READ_FILE.*bad.parquet"),
+        ("json", b'{"id": "a", "text": "x"}\n{"id": \n', "MALFORMED_RECORD_IN_PARSING"),
+        ("csv", b"id,text\na,x\nb,y,z\n", "MALFORMED_CSV_RECORD"),
+        ("parquet", None, "PATH_NOT_FOUND.*bad.parquet"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_named(spark, tmp_path, options, records, kind, content, said):
+    path = tmp_path / f"bad.{kind}"
+    if content is not None:
+        path.write_bytes(content)
+    told = rf"SPARKLOG_NOT_LOADED\] {path} cannot be read as {kind}, and nothing of it is loaded: .*{said}[^\n]*\Z"
+    with pytest.raises(DataSourceError, match=told):
+        run(spark, options(path, kind, timestamp=None))
+    assert not records()
+    if kind == "json":
+        lenient = options(path, kind, timestamp=None, options={"mode": "DROPMALFORMED"})
+        assert run(spark, lenient).records == 1

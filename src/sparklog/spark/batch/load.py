@@ -26,6 +26,8 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from sparklog.client.admin.admin import Admin
 from sparklog.client.admin.adoption import OfferedSegments
@@ -47,7 +49,7 @@ from sparklog.record.compression import CompressionType
 from sparklog.spark.batch.sources import SEGMENTS, Source, fingerprint, fingerprint_of_files, rows_of
 from sparklog.spark.batch.stretches import Stretch, parquet_stretches, segment_stretches
 from sparklog.spark.batch.workers import run_in_workers
-from sparklog.spark.failures import rights_named
+from sparklog.spark.failures import rights_named, words_of
 from sparklog.spark.options.raw import check_task_token
 from sparklog.spark.options.task_login import Login, kept_login
 from sparklog.spark.throttling import cluster_of_task
@@ -162,7 +164,12 @@ def run(spark: SparkSession, options: LoadOptions) -> Loaded:
     check_task_token(config, options.task_token_ms)
     login = kept_login(config, options.task_token_ms)
     with rights_named("DESCRIBE_CONFIGS and WRITE", _TO_ADOPT), Admin(config) as admin, closing(login):
-        return _Load(spark, options, admin, login).run()
+        try:
+            return _Load(spark, options, admin, login).run()
+        except (PySparkException, Py4JJavaError) as error:
+            source = options.source
+            said = f"{source.path} cannot be read as {source.format}, and nothing of it is loaded: {words_of(error)}"
+            raise DataSourceError("SPARKLOG_NOT_LOADED", said) from error
 
 
 class _Load:

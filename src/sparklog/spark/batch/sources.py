@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 SEGMENTS = "segments"
 FORMATS = ("parquet", "delta", "csv", "json", SEGMENTS)
 _PLACES = ("file", "part", "row")
-_DEFAULTS = {"csv": {"header": "true", "inferSchema": "true"}}
+_DEFAULTS = {"csv": {"header": "true", "inferSchema": "true", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
+"""Spark by itself makes a row of nulls of a line that it cannot read."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from sparklog.errors import ConfigError, DataSourceError
-from sparklog.spark.failures import first_line
+from sparklog.spark.failures import first_line, words_of
 from sparklog.spark.lake.columns import PartitionValue, TableColumns
 from sparklog.spark.lake.delta.stored_files import StoredFile
 from sparklog.spark.lake.destination import Changed, Overtaken, refuse
@@ -116,7 +116,7 @@ class DeltaTable:
             table.partitionedBy(*partition_by).execute()
         except Exception as error:
             raise DataSourceError(
-                "SPARKLOG_NO_TABLE", f"table {self.name} cannot be made: {first_line(error)}{self._advice()}"
+                "SPARKLOG_NO_TABLE", f"table {self.name} cannot be made: {words_of(error)}{self._advice()}"
             ) from error
 
     def _advice(self) -> str:
