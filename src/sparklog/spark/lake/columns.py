@@ -86,10 +86,11 @@ class TableColumns:
         if known is None and self.values.fields:
             raise Unsuited(missing_in_schema(column.name))
         if known is None or known.simpleString() != kind:
-            wanted = "" if known is None else f", which has {column.name} {known.simpleString()}"
+            wanted = _DECODED if known is None else f", which has {column.name} {known.simpleString()}"
             raise Unsuited(f"column {column.name} {kind} is not one of a log{wanted}")
 
 
+_DECODED = "; a table that has fields of the values is offloaded to with their schema (--value-format, --schema)"
 _PARTITION_TYPES = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType, DateType)
 
 
