@@ -284,3 +284,13 @@ def test_what_a_crash_left_of_a_replacement_is_removed_and_nothing_else(tmp_path
         (tmp_path / name).touch()
     remove_temporaries(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["tmp", "x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(b"\xff.log", r"\udcff.log"), (b"a\n.log", r"a\n.log"), ("é.log".encode(), "é.log")]
+)
+def test_a_name_that_no_broker_gave_can_be_sent_in_an_error(tmp_path, name, text):
+    with pytest.raises(LogError) as caught:
+        base_offset_of(tmp_path / os.fsdecode(name))
+    assert str(caught.value).startswith(f"{tmp_path}/{text} is not named by an offset")
+    assert str(caught.value).encode().decode() == str(caught.value)

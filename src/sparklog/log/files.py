@@ -139,8 +139,16 @@ def base_offset_of(path: Path) -> int:
     """The offset that a segment file is named by. Raises LogError for another name."""
     offset = find_base_offset(path)
     if offset is None:
-        raise LogError(f"{path} is not named by an offset of {_OFFSET_DIGITS} digits; no broker wrote it: move it away")
+        raise LogError(
+            f"{shown(path)} is not named by an offset of {_OFFSET_DIGITS} digits; no broker wrote it: move it away"
+        )
     return offset
+
+
+def shown(path: Path) -> str:
+    """A name that no broker gave, as text that can be sent and fits a line: what is not printable is escaped."""
+    text = str(path)
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def find_base_offset(path: Path) -> int | None:

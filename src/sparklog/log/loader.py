@@ -30,6 +30,7 @@ from sparklog.log.files import (
     files_with_suffix,
     segment_path,
     segment_paths,
+    shown,
     sync_directory,
 )
 from sparklog.log.leader_epochs import LeaderEpochCache
@@ -83,7 +84,7 @@ def check_placed(directory: Path) -> None:
         for each in found:
             is_opened = each.name in _SMALL_FILES or each.name.endswith((LOG_SUFFIX, *INDEX_SUFFIXES))
             if is_opened and not (each.is_file() or each.is_dir()):  # what a directory is, the system says plainly
-                raise LogError(f"{each.path} is no file, or a link to nothing; move it away")
+                raise LogError(f"{shown(Path(each.path))} is no file, or a link to nothing; move it away")
 
 
 @dataclass
