@@ -180,3 +180,11 @@ def test_what_is_no_file_is_never_opened(tmp_path, name):
     with pytest.raises(LogDirFailed, match=f"{tmp_path / name} is no file, or a link to nothing"):
         LogDir(tmp_path)
     assert unbroken_since([tmp_path]) is None
+
+
+def test_whose_a_directory_is_that_cannot_be_read_is_for_a_person_to_say(home):
+    (home.path / "meta.properties").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"meta.properties is not text: .*; if it is this broker's, remove that file"):
+        home.own("cluster", 1)
+    (home.path / "meta.properties").unlink()
+    home.own("cluster", 1)

@@ -89,8 +89,13 @@ class LogDir:
             raise ConfigError(f"log directory {path} is in use by another broker") from error
 
     def own(self, cluster_id: str, broker_id: int) -> None:
-        """Write whose directory it is, or raise ConfigError if it is another's."""
-        found = read_meta_properties(self.path)
+        """Write whose directory it is, or raise ConfigError if it is another's, or nobody can tell."""
+        try:
+            found = read_meta_properties(self.path)
+        except CorruptRecord as error:
+            raise ConfigError(
+                f"nobody can tell whose log directory {self.path} is: {error}; if it is this broker's, remove that file"
+            ) from error
         for name, ours in (("cluster.id", cluster_id), ("broker.id", str(broker_id))):
             theirs = found.get(name, ours)
             if theirs != ours:
