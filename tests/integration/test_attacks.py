@@ -5,9 +5,11 @@ import contextlib
 import hmac
 import json
 import random
+import select
 import socket
 import ssl
 import struct
+import threading
 import time
 from datetime import timedelta
 
@@ -60,6 +62,8 @@ ISSUER, AUDIENCE = "https://issuer.example", "kafka"
 EXISTS, ABSENT = "leak-exists", "leak-absent"
 SASL = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 LARGEST_OF_STRANGERS = 64 << 10
+MOST_STRANGERS, CROWD = 1000, 1500
+"""The broker keeps so many who are not known yet, and so many come."""
 
 
 class Target(BrokerHarness):
@@ -500,6 +504,75 @@ def test_no_older_tls_and_no_weak_suite_is_agreed_on(target, listener):
         with contextlib.suppress(DeprecationWarning, ssl.SSLError):
             weaken(context)
             assert not speaks(target, listener, context)
+
+
+def test_an_authority_that_is_trusted_no_more_lets_nobody_in(target, directory, certificates, tmp_path):
+    """There are no lists of revoked certificates: this is how those that an authority has signed are revoked."""
+    other, path = Certificates(), tmp_path / "client.pem"
+    try:
+        other.authority.write_pem(directory / "ca.pem")
+        mine = ssl.create_default_context(cadata=certificates.authority.pem)
+        mine.load_cert_chain(other.client.write_pem(path))
+        eventually(lambda: speaks(target, "SSL", mine), what="the new authority to be trusted")
+        mine.load_cert_chain(certificates.client.write_pem(path))
+        assert not speaks(target, "SSL", mine)
+    finally:
+        certificates.authority.write_pem(directory / "ca.pem")
+        mine.load_cert_chain(certificates.client.write_pem(path))
+        eventually(lambda: speaks(target, "SSL", mine), what="the former authority to be trusted")
+
+
+def test_slow_handshakes_by_the_thousand_keep_nobody_out(target, directory, certificates, tmp_path):
+    """Of TLS and of SASL, a byte at a time: the first ones give way, whoever is known goes on, and others come in."""
+    context = trusting(directory, certificates.client, tmp_path / "client.pem")
+    with as_user(target, "admin") as known, contextlib.ExitStack() as stack:
+        assert wire.topic_names(known) >= {EXISTS}
+        crowd = [stack.enter_context(dial(target, ("SSL", "SASL_PLAINTEXT")[each % 2])) for each in range(CROWD)]
+        for byte in (b"\x16", b"\x03", b"\x01"):
+            for each in crowd:
+                with contextlib.suppress(OSError):  # it has given way
+                    each.sendall(byte)
+            assert wire.topic_names(known) >= {EXISTS}
+            assert speaks(target, "SSL", context)
+            assert_serves(target)
+        eventually(lambda: _hung_up_on(crowd) >= CROWD - MOST_STRANGERS, what="the first to give way")
+
+
+def _hung_up_on(crowd):
+    """How many of them: none is answered anything else."""
+    poll = select.poll()
+    for each in crowd:
+        poll.register(each, select.POLLIN)
+    return len(poll.poll(0))
+
+
+@pytest.mark.parametrize("certified", [False, True])
+def test_a_client_that_wants_tls_says_nothing_in_the_clear(certificates, tmp_path, certified):
+    """Whoever stands between answers plainly what a listener without TLS would, or with a certificate of their own."""
+    heard = bytearray()
+
+    def serve(listening):
+        with contextlib.suppress(OSError), listening.accept()[0] as met:
+            if certified:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(certificates.stranger.write_pem(tmp_path / "stranger.pem"))
+                with context.wrap_socket(met, server_side=True) as secured:
+                    heard.extend(secured.recv(1 << 16))
+            else:
+                while data := met.recv(1 << 16):
+                    heard.extend(data)
+                    met.sendall(framed(data[8:12] + b"\0\0\0\0\0\1\0\5PLAIN"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,))
+        thread.start()
+        context = ssl.create_default_context(cadata=certificates.authority.pem)
+        security = ConnectionSecurity(context, Plain("eve", SECRETS["eve"]))
+        with pytest.raises(SparklogError):
+            BlockingConnection(Endpoint("localhost", listening.getsockname()[1]), security=security)
+        thread.join(60)
+    assert SECRETS["eve"].encode() not in heard
+    assert b"eve" not in heard
 
 
 # What was known once
