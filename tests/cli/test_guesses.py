@@ -81,3 +81,19 @@ def test_kafkas_option_for_the_brokers_is_one_of_ours(run):
     refused = run("topic", "list", "--bootstrap-server", "127.0.0.1:1")
     assert refused.status == 1
     assert "127.0.0.1:1" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("list", "cluster describe"),
+        ("describe", "cluster describe"),
+        ("config", "config describe"),
+        ("disks", "log dirs"),
+    ],
+)
+def test_who_takes_the_broker_s_command_for_a_group_is_told_where_brokers_are_shown(run, typed, meant):
+    result = run("broker", typed, "--output", "json")
+    assert result.status == 2
+    assert result.err.endswith(f'Error: No such command {typed!r}. Did you mean "sparklog {meant}"?\n')
+    assert "Did you mean" not in run("broker", "xyzzy").err

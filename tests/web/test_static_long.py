@@ -1,5 +1,6 @@
 """The page in a real browser: 10,000 partitions, and what axe-core finds. ``make soak`` runs these."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from sparklog.client import Admin, NewTopic, Producer
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 
+RECORD = Path(__file__).parents[2] / "build" / "pictures"
+"""Every part and every dialog as it was drawn last: on a desk, and on a phone."""
 AXE = Path(__file__).parents[2] / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 PARTITIONS = 10_000
 BIG = "big"
@@ -74,23 +77,69 @@ def test_a_group_of_partitions_is_searched_for_by_number(page):
     page.wait_text("1 to 19 of 19")
 
 
+PARTS = [
+    *("cluster", "topics", f"topic?name={BIG}", "records?topic=small&from=oldest", "groups", "group?id=readers"),
+    *("disks", "transactions", "quotas", "acls", "jobs", "broker?id=0"),
+]
+DIALOGS = {
+    "a topic is made": ("topics", "Create a topic"),
+    "a topic is deleted": ("topic?name=small", "Delete the topic"),
+    "a setting is changed": ("topic?name=small", "Change a setting"),
+    "a group is reset": ("group?id=readers", "Reset offsets"),
+    "a record is shown whole": ("records?topic=small&from=oldest", "0: 0"),
+}
+"""Where they are opened, and by which button."""
+
+
+@pytest.fixture
+def opened(page):
+    """``opened(part)``, ``opened(dialog)``: it is drawn, and nothing more comes."""
+
+    def go(what):
+        part, button = DIALOGS.get(what, (what, None))
+        page.go("about:blank")  # a dialog that was open is gone
+        page.go(f"{page.url}#/{part}")
+        drawn = "document.querySelector('main caption, main p.quiet, main .error')"
+        page.wait(f"{drawn} && !document.querySelector('[aria-busy]')")
+        if button is not None:
+            wanted = f"[...document.querySelectorAll('main button')].find((each) => each.textContent === '{button}')"
+            page.wait(f"!!{wanted}")
+            page.run(f"{wanted}.click()")
+            page.wait("document.querySelector('dialog[open]')?.contains(document.activeElement)")
+
+    return go
+
+
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is missing; type: make axe")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "part",
-    ["cluster", "topics", f"topic?name={BIG}", "records?topic=small&from=oldest", "groups", "group?id=readers", "disks",
-     "transactions", "quotas", "acls", "jobs", "broker?id=0"],
-)  # fmt: skip
-def test_axe_finds_nothing(page, part, scheme):
+@pytest.mark.parametrize("what", [*PARTS, *DIALOGS])
+def test_axe_finds_nothing(page, opened, what, scheme):
     page.scheme(scheme)
-    page.go(f"{page.url}#/{part}")
-    page.wait(
-        "document.querySelector('main caption, main p.quiet, main .error') && !document.querySelector('[aria-busy]')"
-    )
+    opened(what)
     page.run(AXE.read_text() + "; true")
     found = page.run(
         "axe.run().then((told) => told.violations.map((each) => [each.id, each.nodes.map((n) => n.html)]))"
     )
     assert found == []
-    if part == "acls":
+    if what == "acls":
         page.complaints.clear()  # this cluster has no lists, which the browser calls an error
+
+
+@pytest.mark.parametrize("what", [*PARTS, *DIALOGS])
+def test_it_is_drawn_on_a_desk_and_fits_a_phone(page, opened, what):
+    """The pictures stay, for people to look at; that nothing is wider than the screen is checked."""
+    RECORD.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^a-z]+", "-", what.lower())
+    for width, height, place in ((1200, 800, "desk"), (360, 740, "phone")):
+        page.size(width, height, mobile=place == "phone")
+        opened(what)
+        assert page.run("document.documentElement.scrollWidth <= innerWidth"), place
+        assert page.run(_WITHIN), place
+        page.picture(RECORD / f"{name}-{place}.png")
+    if what == "acls":
+        page.complaints.clear()
+
+
+_WITHIN = """[...document.querySelectorAll('dialog[open]')].every(
+    (each) => each.getBoundingClientRect().right <= innerWidth && each.scrollWidth <= each.clientWidth)"""
+"""No dialog is wider than the screen, and none is scrolled sideways."""

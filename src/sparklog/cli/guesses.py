@@ -93,6 +93,19 @@ GUESSES = {
     "user update": "user set-password",
     "user password": "user set-password",
     "log clean": "compact run",
+    "broker list": "cluster describe",
+    "broker ls": "cluster describe",
+    "broker describe": "cluster describe",
+    "broker status": "cluster describe",
+    "broker config": "config describe",
+    "broker configs": "config describe",
+    "broker settings": "config describe",
+    "broker logdirs": "log dirs",
+    "broker log-dirs": "log dirs",
+    "broker disks": "log dirs",
+    "broker drain": "cluster drain",
+    "broker decommission": "cluster drain",
+    "broker remove": "cluster drain",
     "txn describe-producers": "txn producers",
     "token revoke": "token expire",
 }
@@ -126,6 +139,18 @@ def guessed(path: str, name: str, known: Collection[str]) -> str | None:
 def _synonym(verb: str, known: Collection[str]) -> str | None:
     alike = (each for verbs in _SAME if verb in verbs for each in verbs)
     return next((each for each in alike if each in known), None)
+
+
+class GuessingCommand(click.Command):
+    """A command without arguments that others know as a group: it says what may have been meant by such a name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Raises UsageError."""
+        program, _, path = ctx.command_path.partition(" ")
+        meant = GUESSES.get(f"{path} {args[0]}") if args else None
+        if meant and not ctx.resilient_parsing:
+            raise click.UsageError(f'No such command {args[0]!r}. Did you mean "{program} {meant}"?', ctx)
+        return super().parse_args(ctx, args)
 
 
 class GuessingGroup(click.Group):

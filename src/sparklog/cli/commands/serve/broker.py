@@ -16,6 +16,7 @@ import click
 from sparklog import not_compiled
 from sparklog.broker.server import Broker
 from sparklog.cli.garbage import ShortCollections
+from sparklog.cli.guesses import GuessingCommand
 from sparklog.cli.logs import LogFormat, begin_to_log
 from sparklog.config.broker import BrokerConfig, parse_broker_config
 from sparklog.config.properties import load_properties
@@ -51,7 +52,7 @@ class _StartedWrongly(click.ClickException):
         click.echo(f"sparklog: {self.message}", file=file, err=file is None)
 
 
-@click.command()
+@click.command(cls=GuessingCommand)
 @click.option("--config", type=click.Path(path_type=Path), help="A server.properties file with Kafka's setting names.")
 @click.option("--id", "broker_id", type=int, help="Broker id, unique in the cluster (broker.id).")
 @click.option("--zookeeper", help="ZooKeeper, host:port[/chroot] (zookeeper.connect).")
