@@ -111,8 +111,10 @@ package:
 mutate: setup
 	@$(BIN)/python -m mutmut run $(ARGS) </dev/null
 
+# What was compiled of a module that is gone would still be imported.
 setup: $(READY) $(COMPILED)
-	@:
+	@find src/sparklog -name '*.so' | while read -r so; do \
+		test -e "$${so%%.*}.py" || test -e "$${so%%.*}.pyx" || rm -f "$$so"; done
 
 # $(call install,WHAT,PACKAGES,OR_ELSE): install PACKAGES (or else those of a newer Debian) if we may: as root, with apt-get.
 define install

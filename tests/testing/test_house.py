@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -61,3 +62,15 @@ def _has_its_mirror(test):
     folder = HOUSE / "src" / "sparklog" / test.parent
     names = {each.stem.strip("_") for each in (folder, *folder.iterdir())} if folder.is_dir() else set()
     return any(re.fullmatch(f"test_{name}(_\\w+)?", test.stem) for name in names)
+
+
+def test_what_was_compiled_of_a_module_that_is_gone_is_removed(tmp_path):
+    """Python would take it for a module of the package where it lies."""
+    package = tmp_path / "src" / "sparklog"
+    package.mkdir(parents=True)
+    kept = [package / name for name in ("here.py", "here.cpython-311-x86_64-linux-gnu.so", "c.pyx", "c.abi3.so")]
+    for path in (*kept, package / "gone.cpython-311-x86_64-linux-gnu.so"):
+        path.write_text("MODULES = ()\n")
+    setup = ["make", "-f", HOUSE / "Makefile", "-o", ".venv/.ready", "-o", ".venv/.compiled", "setup"]
+    subprocess.run(setup, cwd=tmp_path, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    assert sorted(package.iterdir()) == sorted(kept)
