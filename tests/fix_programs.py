@@ -3,13 +3,13 @@
 ``make test`` installs them where it may, as the Makefile's ``programs``.
 """
 
-import os
 import re
-import shutil
 from collections import Counter
 from importlib.util import find_spec
 
 import pytest
+
+from sparklog.testing.programs import find_program
 
 PACKAGES = {
     "chromium": "chromium",
@@ -22,12 +22,11 @@ PACKAGES = {
     "psql": "postgresql",
 }
 """The Debian packages that have each program."""
-_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin"))
 
 
 def lack_of(program):
     """Why a test that needs ``program`` is skipped; empty where it is there."""
-    if shutil.which(program, path=_PATH) is not None:
+    if find_program(program) is not None:
         return ""
     return f"{program} is missing; type: sudo apt-get install -y {PACKAGES[program]}"
 

@@ -177,11 +177,8 @@ class ClientQuotas:
         """
         if api is ApiKey.FETCH:
             return cast("int", answer.throttle_ms)  # it was charged for what it would have given
-        if (
-            api in BETWEEN_BROKERS or (api is ApiKey.ADD_PARTITIONS_TO_TXN and version >= _ADDED_BY_BROKERS)
-        ) and self.is_broker(caller):
-            self._forgive(caller)
-            caller.client_id = None
+        of_brokers = api in BETWEEN_BROKERS or (api is ApiKey.ADD_PARTITIONS_TO_TXN and version >= _ADDED_BY_BROKERS)
+        if of_brokers and self.follow(caller):
             return 0
         now_ms, user, name = self._now_ms(), caller.principal.name, client_id or ""
         wait_ms = 0
@@ -250,7 +247,7 @@ class ClientQuotas:
         return self._counts_time
 
     def follow(self, caller: Caller) -> bool:
-        """A follower fetches: whether it may be one, so that it does not count."""
+        """A follower fetches, or another broker asks what only brokers do: whether it is one, and does not count."""
         is_broker = self.is_broker(caller)
         if is_broker:
             self._forgive(caller)

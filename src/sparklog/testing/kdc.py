@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from sparklog.errors import ConfigError
 from sparklog.local.ports import LOOPBACK, free_port
 from sparklog.local.process import ChildProcess, OneProcess
 from sparklog.local.running import Running
+from sparklog.testing.programs import find_program
 
 REALM = "EXAMPLE.COM"
 _START_TIMEOUT_S = 30.0
@@ -41,11 +41,6 @@ _KDC = """\
 [logging]
   kdc = STDERR
 """
-
-
-def program(name: str) -> str | None:
-    """Where one of Kerberos is; None where it is not installed. Debian has some where users do not look."""
-    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
 
 
 class Kdc(OneProcess, Running):
@@ -115,7 +110,7 @@ class Kdc(OneProcess, Running):
 
 
 def _needed(name: str) -> str:
-    found = program(name)
+    found = find_program(name)
     if found is None:
         raise ConfigError(f"{name} is not installed (Debian: krb5-kdc krb5-admin-server krb5-user)")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,11 @@ from pathlib import Path
 import sparklog
 
 _SOURCE = str(Path(sparklog.__file__).parents[1])
+
+
+def find_program(name: str) -> str | None:
+    """Where it is; None where it is not installed. Debian has some where users do not look."""
+    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
 
 
 def run_program(

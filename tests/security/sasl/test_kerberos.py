@@ -17,7 +17,8 @@ from sparklog.security.sasl.kerberos import acceptor, default_realm, initiator
 from sparklog.security.sasl.kerberos_name import ShortNames
 from sparklog.security.sasl.scram import ScramSource
 from sparklog.testing.eventually import eventually
-from sparklog.testing.kdc import REALM, program
+from sparklog.testing.kdc import REALM
+from sparklog.testing.programs import find_program
 
 LACK = lack_of_kerberos()
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(LACK), reason=LACK)]
@@ -200,7 +201,7 @@ def test_a_ticket_that_has_ended_gets_nobody_in(kdc, keytab):
     cache = kdc.ticket("dora", kdc.add("dora"), "-l", "1s")
 
     def has_ended():
-        return subprocess.run([program("klist"), "-s", f"FILE:{cache}"], check=False).returncode != 0
+        return subprocess.run([find_program("klist"), "-s", f"FILE:{cache}"], check=False).returncode != 0
 
     eventually(has_ended)
     with pytest.raises(AuthenticationFailed, match="we have no ticket"):
