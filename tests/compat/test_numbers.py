@@ -157,10 +157,9 @@ def partitions(admin):
 
 
 def fields(text):
-    """Of a table with one line of titles: the values of each line by their titles."""
-    lines = [re.split(r"\s{2,}|\t", line.strip()) for line in text.splitlines() if line.strip()]
-    titles = [each.strip() for each in lines[0]]
-    return [dict(zip(titles, map(str.strip, line), strict=False)) for line in lines[1:] if line != lines[0]]
+    """Of a table with one line of titles and no blanks in its cells: the values of each line by their titles."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return [dict(zip(lines[0], line, strict=False)) for line in lines[1:] if line != lines[0]]
 
 
 def number(text):
