@@ -39,17 +39,23 @@ def examine(run, pair):
             broker.start()
 
 
-def test_what_may_be_lost_is_told_and_is_no_error(examine, run, pair):
-    def settled():
+@pytest.fixture
+def settled(examine):
+    """What is found when both brokers are known to each other: one may have been started a moment ago."""
+
+    def without_errors():
         findings = examine()
         return findings if "error" not in {each["severity"] for each in findings} else None
 
-    findings = eventually(settled, NOTICED_S, "both brokers are known to each other")
-    assert {(each["severity"], tuple(each["where"])) for each in findings} >= {
+    return eventually(without_errors, NOTICED_S, "both brokers are known to each other")
+
+
+def test_what_may_be_lost_is_told_and_is_no_error(settled, run, pair):
+    assert {(each["severity"], tuple(each["where"])) for each in settled} >= {
         ("warning", ("risky",)),
         ("note", ("both",)),
     }
-    assert not [each for each in findings if "could not be looked at" in each["what"]]
+    assert not [each for each in settled if "could not be looked at" in each["what"]]
     text = run("doctor", "--bootstrap", pair.bootstrap_servers)
     assert "warning: unclean.leader.election.enable=true" in text.out
     assert "    sparklog topic alter risky --config unclean.leader.election.enable=false" in text.out.splitlines()
@@ -68,6 +74,7 @@ def test_a_group_that_lags_is_told(examine, pair):
     assert not [each for each in findings if each["where"] == ["group slow"]]
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_broker_that_is_gone_is_an_error_with_what_it_takes_away(examine, pair):
     pair.kill_broker(1)
 
@@ -82,6 +89,7 @@ def test_a_broker_that_is_gone_is_an_error_with_what_it_takes_away(examine, pair
     assert under["advice"].startswith("start broker 1; ")
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_lost_zookeeper_is_an_error_and_what_can_be_seen_without_it_is_told(examine, run, pair):
     (zookeeper,) = pair.zookeepers
     zookeeper.kill()
@@ -102,6 +110,7 @@ def test_a_lost_zookeeper_is_an_error_and_what_can_be_seen_without_it_is_told(ex
     eventually(lambda: not [each for each in examine() if "ZooKeeper" in each["what"]], NOTICED_S, "it is back")
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_broker_that_is_frozen_does_not_hide_the_others(examine, pair):
     os.kill(pair.broker(1).pid, signal.SIGSTOP)
     try:
