@@ -510,3 +510,16 @@ def test_a_reset_forgets_what_was_validated_and_of_which_topic_it_was(state):
     assert state.positions() == {}
     state.seek(A0, Position(1))
     assert state.to_reset() == {}
+
+
+def test_a_topic_is_named_by_the_user_and_not_by_a_pattern_or_by_others_of_the_group():
+    subscription = SubscriptionState()
+    subscription.subscribe(["a"])
+    assert (subscription.names("a"), subscription.names("b")) == (True, False)
+    subscription.unsubscribe()
+    subscription.assign([TopicPartition("a", 0)])
+    assert subscription.names("a")
+    subscription.unsubscribe()
+    subscription.subscribe_pattern("a")
+    subscription.match(["a"])
+    assert not subscription.names("a")

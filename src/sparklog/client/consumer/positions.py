@@ -221,7 +221,7 @@ class Positions:
         leaders = self._session.leaders
         unknown = {tp.topic for tp in partitions if leaders.leader(tp) is None}
         if unknown:
-            info = await refresh_wanted(self._session, self._config, unknown)
+            info = await refresh_wanted(self._session, self._config, self._subscription, unknown)
             info.raise_refusal(unknown)
         brokers: dict[BrokerId, list[TopicPartition]] = {}
         leaderless = []

@@ -108,6 +108,10 @@ class SubscriptionState:
         """Whether the group may assign partitions of the topic."""
         return self._pattern(topic) if self._pattern is not None else topic in self.topics
 
+    def names(self, topic: str) -> bool:
+        """Whether it is the user who asks for the topic, and not a pattern or others of the group."""
+        return self.mode is not Mode.PATTERN and (self.mode is not Mode.TOPICS or topic in self.topics)
+
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these, without the group assigning anything."""
         self._enter(Mode.ASSIGNED)

@@ -495,6 +495,19 @@ def test_a_topic_is_not_created_for_a_reader_in_silence(consumer, topic, way, ca
     assert f"topic '{topic}' does not exist; brokers are asked to create it" in told
 
 
+def test_a_topic_that_a_pattern_matched_stays_deleted(consumer, partitions, put, servers, topic, caplog):
+    (tp,) = partitions()
+    ours = consumer(metadata_max_age_ms=200)
+    ours.subscribe(pattern=topic)
+    put(tp, b"there")
+    assert values(read(ours, 1)) == [b"there"]
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.delete_topics([topic])
+        eventually(lambda: ours.poll(0.1) or not ours.assignment, 60)
+        assert topic not in [each.name for each in admin.list_topics()]
+    assert "asked to create" not in caplog.text
+
+
 def test_a_killed_broker_comes_back_and_nothing_is_lost(tmp_path, topic):
     with ClusterHarness(tmp_path) as harness:
         admin = AdminClient({"bootstrap.servers": harness.bootstrap_servers})

@@ -260,7 +260,7 @@ class Fetcher:
         try:
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
             topics = {tp.topic for tp in self._subscription.assignment}
-            await refresh_wanted(self._session, self._config, topics)
+            await refresh_wanted(self._session, self._config, self._subscription, topics)
             self._tell_of_leaderless()
         except SparklogError:
             return  # asked again by the next send

@@ -225,7 +225,7 @@ class ConsumerCoordinator:
         """The leader's assignment, made with fresh metadata of everything that the group reads."""
         topics = {topic for each in group_members(answer) for topic in each.subscription.topics}
         self._group_topics = frozenset(topics)
-        await refresh_wanted(self._session, self._config, topics)
+        await refresh_wanted(self._session, self._config, self._subscription, topics)
         self._watched = self._partition_counts()
         return self._membership.assignments(answer, self._watched)
 
@@ -273,7 +273,7 @@ class ConsumerCoordinator:
         try:
             if self._subscription.mode is not Mode.PATTERN:
                 wanted = self._subscription.topics | self._group_topics
-                info = await refresh_wanted(self._session, self._config, wanted)
+                info = await refresh_wanted(self._session, self._config, self._subscription, wanted)
                 info.raise_refusal(self._subscription.topics)
             else:
                 before = self._subscription.topics
