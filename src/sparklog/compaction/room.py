@@ -24,8 +24,8 @@ def check_room(directory: Path, size: int, purpose: str) -> None:
 
 
 def dumped_size(keys: OffsetMap) -> int:
-    """Bytes of the file of a map."""
-    return map_file_size(max(2 * keys.size, 1))
+    """Bytes that the file of a map has at most."""
+    return map_file_size(max(min(keys.slots, 2 * keys.size), 1))
 
 
 class SpillRoom:

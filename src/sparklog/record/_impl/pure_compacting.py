@@ -141,7 +141,7 @@ class OffsetMap:
     def dump(self, path: str | os.PathLike[str], first_offset: int = 0) -> None:
         if self._opened is not None:
             raise ValueError("a map that was opened is in files already")
-        room = max(2 * self.size, 1)
+        room = max(min(self.slots, 2 * self.size), 1)
         slots: list[bytes | None] = [None] * room
         for key, winner in self._winners.items():
             hashed = siphash128(self._seed, key)
