@@ -193,7 +193,14 @@ def _partitions(topics: Iterable[_Topic[T]], ids: Ids) -> Iterator[tuple[TopicPa
             yield TopicPartition(name, each.partition_index), each
 
 
+_HINTS = {
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: (
+        "; a transaction with other offsets for it is open until it ends or times out: sparklog txn list shows it"
+    ),
+}
+
+
 def _raise(what: str, error_code: int) -> None:
     code = ErrorCode(error_code)
     if code is not ErrorCode.NONE:
-        raise ApiError(code, f"{what}: {code.name}")
+        raise ApiError(code, f"{what}: {code.name}{_HINTS.get(code, '')}")
