@@ -189,6 +189,8 @@ programs: setup
 	$(call want,kcat,kcat)
 	$(call want,curl,curl)
 	$(call want,jq,jq)
+	$(call want,fish,fish)
+	$(call want,zsh,zsh)
 	$(call want,mkfs.ext4,e2fsprogs)
 	$(call mask,prometheus)
 	$(call want,prometheus,prometheus)

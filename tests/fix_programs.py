@@ -14,12 +14,14 @@ from sparklog.testing.programs import find_program
 PACKAGES = {
     "chromium": "chromium",
     "curl": "curl",
+    "fish": "fish",
     "jq": "jq",
     "kcat": "kcat",
     "krb5kdc": "krb5-kdc krb5-admin-server krb5-user gcc libkrb5-dev libsasl2-modules-gssapi-mit",
     "mkfs.ext4": "e2fsprogs",
     "prometheus": "prometheus",
     "psql": "postgresql",
+    "zsh": "zsh",
 }
 """The Debian packages that have each program."""
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from fix_programs import lack_of
 
 from sparklog.cli.main import COMMANDS
 
@@ -52,7 +53,7 @@ def test_bash_completes_commands_and_options(bash):
     assert bash("consume --fol") == ["--follow"]
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+@pytest.mark.skipif(bool(lack_of("fish")), reason=lack_of("fish"))
 def test_fish_completes_commands_with_what_they_do_and_options(script_of):
     script = script_of("fish")
 
@@ -66,7 +67,7 @@ def test_fish_completes_commands_with_what_they_do_and_options(script_of):
     assert list(ask("consume --fol")) == ["--follow"]
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+@pytest.mark.skipif(bool(lack_of("zsh")), reason=lack_of("zsh"))
 def test_zsh_completes_commands_and_options(script_of, tmp_path):
     script = script_of("zsh")
     pid, terminal = pty.fork()
