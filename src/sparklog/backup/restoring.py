@@ -154,7 +154,7 @@ class _BackupOrigin(Origin):
 
     @classmethod
     def open(cls, place: Place, options: RestoreOptions) -> _BackupOrigin:
-        """Raises StorageError where there is none, or it is damaged; ConfigError for topics that are not in it."""
+        """Raises StorageError if there is no backup or it is damaged; ConfigError for topics that are not in it."""
         return _checked(place, options)
 
     def batches(
