@@ -14,8 +14,8 @@
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 ARGS ?=
-# One more than the two cores that the suite is meant for: much of it is waiting.
-WORKERS ?= 3
+# Two more than the two cores that the suite is meant for: much of it is waiting.
+WORKERS ?= 4
 # Of the peer and the long suite: their tests start clusters, Kafka's and Spark's, and work more than they wait.
 HEAVY ?= 2
 BIN := .venv/bin

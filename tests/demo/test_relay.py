@@ -25,6 +25,7 @@ def sent(bootstrap, topic):
         return replay(cluster, topic, PARTITIONS, load_flights(FLIGHTS)).evidence
 
 
+@pytest.mark.slow  # the tour does it (tests/cli/commands/serve/test_demo.py)
 def test_it_is_killed_and_goes_on(spark, bootstrap, topic, sent, tmp_path):
     copy, note = f"{topic}-copy", tmp_path / "killed"
     options = RelayOptions(bootstrap, topic, copy, str(tmp_path / "checkpoint"), FLIGHTS // 3)
@@ -43,6 +44,7 @@ def test_it_is_killed_and_goes_on(spark, bootstrap, topic, sent, tmp_path):
     assert count_all(spark, bootstrap, copy) == in_log
 
 
+@pytest.mark.slow  # tests/spark/write/test_exactly_once.py replays a micro-batch too
 def test_a_micro_batch_that_spark_runs_again_adds_nothing(spark, bootstrap, topic, sent, tmp_path):
     """As if its driver had died before it noted the last one."""
     copy, checkpoint = f"{topic}-copy", tmp_path / "checkpoint"

@@ -217,7 +217,7 @@ def _happens(servers, topic, seed, **options):
     assert _values(servers, topic) == list(range(2 * BATCHES))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 def test_a_hostile_history(servers, make_topic, seed):
     _happens(servers, make_topic(PARTITIONS), seed, is_patient=False)
 

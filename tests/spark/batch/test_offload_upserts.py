@@ -167,6 +167,7 @@ def test_a_table_that_is_changed_meanwhile_is_begun_from_again(spark, place, opt
     assert [row.key for row in found if row.partition == 1] == [b"7"]
 
 
+@pytest.mark.slow  # as in test_offload.py, to whose commits this table adds nothing
 def test_of_two_jobs_one_wins(spark, options, send, same):
     send(changes(0, 50))
     run(spark, options())

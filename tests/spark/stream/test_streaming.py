@@ -153,6 +153,7 @@ def test_two_queries_never_share_a_checkpoint(stream, make_topic, produce, value
     assert values(out) == [1, 2]
 
 
+@pytest.mark.slow  # tests/demo/test_delays.py has a job that does so
 def test_foreach_batch_to_delta_and_a_restart(spark, servers, delta_jars, make_topic, produce, tmp_path):
     source, table = make_topic(partitions=2), (tmp_path / "table").as_uri()
 

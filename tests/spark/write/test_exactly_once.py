@@ -219,7 +219,7 @@ def test_a_checkpoint_that_is_copied_or_set_back_loses_no_rows_in_silence(
     [
         pytest.param("take_over", "before", marks=pytest.mark.slow),
         pytest.param("record", "before", marks=pytest.mark.slow),
-        ("record", "after"),
+        pytest.param("record", "after", marks=pytest.mark.slow),
         ("finish", "amid"),
     ],
 )

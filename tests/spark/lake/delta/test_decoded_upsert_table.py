@@ -82,6 +82,7 @@ class TestByTheJob:
         assert spark.read.format("delta").load(str(tmp_path / "dead")).count() == dead
         assert upsert() == []
 
+    @pytest.mark.slow  # test_offload_deaths has it by chance
     def test_a_job_that_died_between_the_two_commits(self, spark, monkeypatch, tmp_path, send, upsert, rows):
         send([(0, _value(1)), (2, _value(2)), (0, b"bad"), (1, b"bad"), (2, None)])
         finish = Commit.finish
