@@ -204,6 +204,7 @@ def test_a_directory_that_cannot_be_used_at_the_start_is_out_of_service_alone(br
     assert home_of(broker, NEW) != homes[1]
     broker.logs.close()
     assert [(home / MARKER).exists() for home in (homes[0], homes[2])] == [True, True]
+    assert "cannot open" not in caplog.text, "of its partitions one by one"
 
 
 def test_a_topic_that_is_made_again_is_new_whatever_is_out_of_service(broker, start, homes):
@@ -336,12 +337,19 @@ def test_a_failing_disk_takes_its_directory_out_of_service_and_no_other(broker, 
         assert {path for path, _ in broker.failures} == {home}
         assert os.strerror(error) in broker.failures[0][1]
         assert caplog.text.count(f"log directory {home} is out of service") == 1
+        assert "cannot open" not in caplog.text, "of its partitions one by one"
         broker.later.run()
         broker.logs.checkpoint()
         broker.logs.close()
     assert [path.name for path in home.parent.iterdir() if (path / MARKER).exists()] == [
         path.name for path in home.parent.iterdir() if path != home
     ]
+
+
+def test_the_line_of_a_disk_that_fails_says_how_many_partitions_go_with_it(broker, caplog):
+    broker.logs.fail(home_of(broker, OURS), "the disk is gone")
+    (said,) = caplog.messages
+    assert said.endswith(" until the broker is started again: the disk is gone; 2 partition(s) go with it")
 
 
 def assert_out_of_service(broker, home, lost):

@@ -303,10 +303,9 @@ class ReplicaManager:
         end = log.log_end_offset
         return log.epochs.epoch_at(max(end - 1, log.log_start_offset)), end
 
-    @staticmethod
-    def _say(what: str, tp: TopicPartition, error: LogError | OSError) -> None:
-        """Of a full disk the log tells by directory, not by partition."""
-        if not isinstance(error, DiskFull):
+    def _say(self, what: str, tp: TopicPartition, error: LogError | OSError) -> None:
+        """Of a disk that is full or out of service the log tells by directory, not by partition."""
+        if not isinstance(error, DiskFull) and not self._logs.is_out_of_service(tp):
             _logger.error("%s %s: %s", what, tp, error)
 
     def _report(self, error: LogError | OSError, tp: TopicPartition, log: Log | None) -> None:

@@ -126,6 +126,19 @@ def clean_up_to(logs, offset):
     logs._executor.run()
 
 
+def test_a_disk_that_refuses_the_file_is_said_to_refuse_a_write(tmp_path):
+    """It was said that the file could not be removed, which nobody had tried."""
+    logs, failures = opened(tmp_path), []
+    logs.on_failure = lambda path, reason: failures.append((path, reason))
+    logs.get_or_create(TP, CONFIG, ID)
+    with FaultyFiles(tmp_path / "a", fail_at=0, error=errno.EIO):
+        clean_up_to(logs, 20)
+    ((path, reason),) = failures
+    assert path == tmp_path / "a"
+    assert reason.startswith(f"cannot write {path / CLEANER_OFFSETS}: Input/output error")
+    crash(logs)
+
+
 @pytest.mark.parametrize("is_flushed", [True, False])
 def test_a_log_that_is_cut_is_not_clean_beyond_whatever_comes_then(tmp_path, is_flushed):
     """Also where nothing of it counts as flushed, as after a crash, so that its recovery point need not be lowered."""

@@ -431,6 +431,12 @@ class LogManager:
             return False
         return bool(self._offline) and (not is_new or tp.topic in self._old_topics)
 
+    def is_out_of_service(self, tp: TopicPartition) -> bool:
+        """Whether the partition cannot be used because its log directory, or one that may be its own, is out of
+        service: then a line of the log has said so of the directory.
+        """
+        return tp in self.unusable and tp not in self._unusable_at
+
     def _maybe_elsewhere(self, tp: TopicPartition) -> LogError:
         return LogError(f"{tp} may lie in a directory that is out of service: {', '.join(map(str, self._offline))}")
 
@@ -530,7 +536,14 @@ class LogManager:
         """The partition's log is clean up to ``offset``; the file says so soon."""
         home = self.dir_of(self.logs[tp].directory)
         home.cleaner_points.set(tp, offset)
-        self._in_background(home.cleaner_points.write, home.path / CLEANER_OFFSETS)
+        self._in_background(partial(self._write_cleaner_points, home), home.path / CLEANER_OFFSETS)
+
+    @staticmethod
+    def _write_cleaner_points(home: LogDir) -> None:
+        try:
+            home.cleaner_points.write()
+        except OSError as error:
+            raise disk_refused(f"cannot write {home.path / CLEANER_OFFSETS}", error) from error
 
     def _make(self, home: LogDir, new: list[NewPartition]) -> dict[TopicPartition, MadePartition]:
         """On any thread. One sync makes all the directories last; each log is opened and has its files."""
@@ -889,7 +902,8 @@ class LogManager:
 
     def fail(self, path: Path, reason: str) -> None:
         """Take the log directory ``path`` out of service; the caller tells the requests that wait."""
-        self._take_offline(path, reason)
+        served = sum(len(self._logs_in(each, self.logs)) for each in self._dirs if each.path == path)
+        self._take_offline(path, reason, served)
         why = f"its log directory {path} failed: {reason}"
         for log_dir in [each for each in self._dirs if each.path == path]:
             self._dirs.remove(log_dir)
@@ -914,9 +928,11 @@ class LogManager:
             self.drop_future(tp)
         self.dormant = {tp: copy for tp, copy in self.dormant.items() if copy.parent != path}
 
-    def _take_offline(self, path: Path, reason: str) -> None:
+    def _take_offline(self, path: Path, reason: str, served: int = 0) -> None:
+        """``served``: how many partitions in it were served until now."""
         if path not in self._offline:
-            _logger.error("log directory %s is out of service until the broker is started again: %s", path, reason)
+            said = f"{reason}; {served} partition(s) go with it" if served else reason
+            _logger.error("log directory %s is out of service until the broker is started again: %s", path, said)
             self._offline[path] = reason
 
     def report(self, error: LogDirFailed, directory: Path) -> None:
