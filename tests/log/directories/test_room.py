@@ -63,18 +63,45 @@ def test_that_there_is_room_again_is_told_once(rig, caplog):
     for _ in range(2):
         rig.room.written(rig.home)
     assert caplog.messages[1:] == [f"log directory {rig.home} has room again (1048576 bytes free)"]
+    rig.clock.advance(10)
     rig.refuse()
     assert len(caplog.messages) == 3
 
 
+OVER_QUOTA = ("has no room left of its quota: ", "raise the quota of the broker's user", "has room again")
+TOO_MANY_FILES = ("cannot open another file: ", "let the process open more files", "can open files again")
+TOO_MANY_OF_ALL = ("cannot open another file: ", "raise fs.file-max", "can open files again")
+
+
 @pytest.mark.parametrize(
-    ("number", "advice"), [(errno.EDQUOT, "make room on that disk"), (errno.EMFILE, "let the process open more files")]
+    ("number", "said"),
+    [(errno.EDQUOT, OVER_QUOTA), (errno.EMFILE, TOO_MANY_FILES), (errno.ENFILE, TOO_MANY_OF_ALL)],
 )
-def test_where_no_number_tells_a_write_is_room_enough(rig, caplog, number, advice):
+def test_where_no_number_tells_a_write_is_room_enough(rig, caplog, number, said):
+    """And no free bytes are named, nor room on the disk asked for: there may be plenty."""
+    lack, advice, relief = said
     rig.refuse(number)
+    assert f"log directory {rig.home} {lack}" in caplog.text
     assert advice in caplog.text
+    assert "8192" not in caplog.text
+    assert "make room" not in caplog.text
     rig.room.written(rig.home)
     assert not rig.room.is_short
+    assert caplog.messages[1:] == [f"log directory {rig.home} {relief}"]
+
+
+def test_refusals_with_room_in_between_fill_no_log(rig, caplog):
+    """A disk that another program fills and empties, or a table of open files at its limit."""
+    for _ in range(100):
+        rig.refuse(errno.EMFILE)
+        rig.room.written(rig.home)
+        rig.clock.advance(0.05)
+    assert len(caplog.messages) == 2
+    rig.clock.advance(6)
+    rig.refuse(errno.EMFILE)
+    assert "refused 99 times more" in caplog.messages[2]
+    rig.room.written(rig.home)
+    assert len(caplog.messages) == 4
 
 
 def test_a_directory_that_cannot_be_looked_at_is_told_of_without_a_number(rig, caplog):

@@ -366,7 +366,7 @@ class LogManager:
         self._unusable_at[tp] = path
         if isinstance(error, DiskFull):
             self._short_of_room.add(tp)
-            _logger.warning("%s is not served until there is room: %s", tp, error)
+            _logger.warning("%s is not served until the disk takes it: %s", tp, error)
             self.report(error, path)
         else:
             _logger.error("%s is not served: %s", tp, error)
