@@ -1,6 +1,9 @@
 """Directories that a manager goes on without, from the first look at them to the last."""
 
 import errno
+import fcntl
+import os
+from pathlib import Path
 
 import pytest
 from log.directories.test_manager import ID, ONE, Later, crash
@@ -9,7 +12,9 @@ from log.samples import batch_of
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError, LogDirFailed
 from sparklog.log.directories import moved
+from sparklog.log.directories.clean_stop import unbroken_since
 from sparklog.log.directories.manager import LogManager
+from sparklog.log.directories.privacy import require_private
 from sparklog.log.loader import Knowledge
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -45,6 +50,56 @@ def test_a_directory_that_cannot_be_used_is_gone_on_without(dirs, caplog):
     assert failures_of(logs) == {dirs[1]: f"cannot use log directory {dirs[1]}: File exists"}
     assert (logs.failed_count, logs.has_directory) == (1, True)
     assert f"log directory {dirs[1]} is out of service until the broker is started again: cannot use" in caplog.text
+    logs.close()
+
+
+def test_a_directory_whose_lock_the_disk_refuses_is_not_another_brokers(dirs, monkeypatch):
+    """A broker of one disk that fails would not start, and its operator look for another broker."""
+    flock = fcntl.flock
+
+    def refuse(fd, operation):
+        if os.readlink(f"/proc/self/fd/{fd}") == str(dirs[1] / ".lock"):
+            raise OSError(errno.ENOLCK, "No locks available")
+        flock(fd, operation)
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    logs = locked(dirs)
+    assert failures_of(logs) == {dirs[1]: f"cannot lock log directory {dirs[1]}: No locks available"}
+    logs.close()
+
+
+def test_a_lock_that_may_not_be_opened_is_named(dirs, monkeypatch):
+    opening = os.open
+
+    def refuse(path, *how):
+        if path == dirs[1] / ".lock":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opening(path, *how)
+
+    monkeypatch.setattr("os.open", refuse)
+    logs = locked(dirs)
+    (why,) = failures_of(logs).values()
+    assert why == f"cannot use log directory {dirs[1]}: Permission denied ({dirs[1] / '.lock'})"
+    logs.close()
+
+
+def test_what_is_asked_of_all_directories_spares_those_whose_disk_says_nothing(dirs, monkeypatch):
+    """As of a disk that is gone from under its file system: even the look at a name fails."""
+    opened(dirs).close()
+    look = Path.stat
+
+    def refuse(path, **how):
+        if path.is_relative_to(dirs[1]):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return look(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    logs = locked(dirs)
+    logs.own("cluster", 1)
+    logs.load({})
+    assert list(failures_of(logs)) == [dirs[1]]
+    require_private([path for path in dirs if path != dirs[0]])
+    assert unbroken_since(dirs) is None
     logs.close()
 
 

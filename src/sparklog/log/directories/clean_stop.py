@@ -60,10 +60,11 @@ def unbroken_since(directories: Collection[Path]) -> int | None:
 
 
 def _read_marker(directory: Path) -> CleanStop | None:
+    """None where there is none that can be read: a start looks before it knows which disks serve."""
     marker = directory / CLEAN_SHUTDOWN_MARKER
-    if not marker.is_file():  # a pipe would be waited for
-        return None
     try:
+        if not marker.is_file():  # a pipe would be waited for
+            return None
         content = json.loads(marker.read_bytes())
         stop = CleanStop(content["brokerEpoch"], content["directories"])
         is_copy = content["lock"] != _lock_of(directory)

@@ -81,12 +81,16 @@ class LogDir:
             _check_placed(path)
             self._lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise LogDirFailed(f"cannot use log directory {path}: {error.strerror}") from error
+            where = f" ({error.filename})" if error.filename not in (None, str(path)) else ""
+            raise LogDirFailed(f"cannot use log directory {path}: {error.strerror}{where}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             os.close(self._lock)
             raise ConfigError(f"log directory {path} is in use by another broker") from error
+        except OSError as error:
+            os.close(self._lock)
+            raise LogDirFailed(f"cannot lock log directory {path}: {error.strerror}") from error
 
     def own(self, cluster_id: str, broker_id: int) -> None:
         """Write whose directory it is, or raise ConfigError if it is another's, or nobody can tell."""

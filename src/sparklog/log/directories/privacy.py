@@ -20,9 +20,17 @@ _OTHERS_PASS = 0o001
 
 def require_private(directories: Iterable[Path]) -> None:
     """Raises ConfigError for those that others can reach, with what to type for each."""
-    said = [found for each in directories if each.is_dir() and (found := complaint(each)) is not None]
+    said = [found for each in directories if (found := _complaint_if_there(each)) is not None]
     if said:
         raise ConfigError("; ".join(said))
+
+
+def _complaint_if_there(path: Path) -> str | None:
+    """None too of one that a disk refuses to tell of: it is out of service, and the others are not."""
+    try:
+        return complaint(path) if path.is_dir() else None
+    except OSError:
+        return None
 
 
 def complaint(path: Path) -> str | None:
