@@ -3,16 +3,17 @@
 import errno
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
-from log.directories.test_manager import ID, ONE, Later, crash
+from log.directories.test_manager import ID, ONE, WAIT_S, Later, crash
 from log.samples import batch_of
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError, LogDirFailed
 from sparklog.log.directories import moved
-from sparklog.log.directories.clean_stop import unbroken_since
+from sparklog.log.directories.clean_stop import unbroken_since, write_marker
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.directories.privacy import require_private
 from sparklog.log.loader import Knowledge
@@ -66,6 +67,24 @@ def test_a_directory_whose_lock_the_disk_refuses_is_not_another_brokers(dirs, mo
     logs = locked(dirs)
     assert failures_of(logs) == {dirs[1]: f"cannot lock log directory {dirs[1]}: No locks available"}
     logs.close()
+
+
+def test_a_slow_disk_does_not_keep_the_others_from_a_stop_in_order(dirs, monkeypatch):
+    """A stop has so much time; what is not closed by then has to be recovered."""
+    logs = opened(dirs)
+    is_closed, slow_saw_it = threading.Event(), []
+
+    def mark(path, stop):
+        if path == dirs[0]:
+            slow_saw_it.append(is_closed.wait(WAIT_S))
+        write_marker(path, stop)
+        if path == dirs[1]:
+            is_closed.set()
+
+    monkeypatch.setattr("sparklog.log.directories.directory.write_marker", mark)
+    logs.close()
+    assert slow_saw_it == [True]
+    assert all((path / MARKER).exists() for path in dirs)
 
 
 def test_a_lock_that_may_not_be_opened_is_named(dirs, monkeypatch):

@@ -1002,20 +1002,22 @@ class LogManager:
     def close(self) -> None:
         """Flush and close every log, checkpoint, and leave the marker of a clean stop where all of that succeeded.
 
-        As many threads as open the logs of a directory close them: each waits for the disk, and the disk takes several.
+        All directories at once, or a slow disk would take the time in which the others could be closed in order. As
+        many threads as open the logs of a directory close them: each waits for the disk, and the disk takes several.
         """
         self._behind.drop()  # to close a log is to write all that waits to be written of it
         since = None if self._offline else self.unbroken_since
         stop = None if since is None else CleanStop(since, len(self._dirs))
-        for log_dir in self._dirs:
-            try:
-                with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix="close") as pool:
-                    for logs in (self.logs, self.futures):
-                        closed = pool.map(Log.close, self._logs_in(log_dir, logs).values())
-                        deque(closed, maxlen=0)
-                log_dir.end(partial(self._state_of, log_dir), stop)
-            except (LogError, OSError) as error:
-                _logger.error(
-                    "%s was not closed in order, so its logs are recovered next time: %s", log_dir.path, error
-                )
-            log_dir.close()
+        with ThreadPoolExecutor(max(len(self._dirs), 1), thread_name_prefix="close-dir") as pool:
+            deque(pool.map(partial(self._close_dir, stop=stop), self._dirs), maxlen=0)
+
+    def _close_dir(self, log_dir: LogDir, stop: CleanStop | None) -> None:
+        try:
+            with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix="close") as pool:
+                for logs in (self.logs, self.futures):
+                    closed = pool.map(Log.close, self._logs_in(log_dir, logs).values())
+                    deque(closed, maxlen=0)
+            log_dir.end(partial(self._state_of, log_dir), stop)
+        except (LogError, OSError) as error:
+            _logger.error("%s was not closed in order, so its logs are recovered next time: %s", log_dir.path, error)
+        log_dir.close()
