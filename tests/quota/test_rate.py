@@ -1,8 +1,10 @@
+from heapq import heappop, heappush
 from math import isclose
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from integration.pace import Look, pace
 
 from sparklog.quota.rate import LONGEST_MS, Rate, TokenBucket, Windows, refill_ms, throttle_ms
 
@@ -94,6 +96,23 @@ def test_who_waits_as_long_as_told_is_within_the_bound():
     wait = throttle_ms(rate.measure(0), bound, rate.span_ms(0), TEN_SECONDS)
     assert wait == 15_000
     assert rate.measure(wait) <= bound
+
+
+def test_twenty_clients_that_wait_as_long_as_told_get_the_bound_in_the_long_run():
+    """However much they may use at once each time that a burst is forgotten; each asks once before it is told."""
+    rate, bound, size, used, found = Rate(TEN_SECONDS), 1000, 15, 0, []
+    ready = [(0, client) for client in range(20)]
+    now_ms = 0
+    while now_ms < 60_000:
+        at_ms, client = heappop(ready)
+        now_ms = max(now_ms, at_ms) + 3
+        found.append(Look(now_ms / 1000, used))
+        used += size
+        rate.record(size, now_ms)
+        observed = rate.measure(now_ms)
+        wait_ms = throttle_ms(observed, bound, rate.span_ms(now_ms), TEN_SECONDS) if observed > bound else 0
+        heappush(ready, (now_ms + wait_ms, client))
+    assert pace(found, bound, 13) == pytest.approx(bound, rel=20 * size / (bound * 11))
 
 
 def test_a_wait_is_rounded_to_the_next_millisecond():
