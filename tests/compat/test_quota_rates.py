@@ -1,8 +1,7 @@
 """Real clients under the same quota at Kafka 3.9.1 and at our broker, at the same time: what each gives them a second.
 
-A rate is that of 44 s, four times the eleven windows of a second, from the beginning: what a client may use at once,
-after a pause, is waited for until then. Four readers are left out: they read in bursts, and 44 s hold no whole number
-of these, at Kafka as little as here.
+A rate is that of the long run (``integration.pace``): at once a client may use what the quota gives it for all windows.
+Four readers are left out: they read in bursts, at Kafka as here.
 """
 
 import contextlib
@@ -12,6 +11,7 @@ import time
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
+from integration.pace import looks, pace
 
 from sparklog.client import Admin, NewTopic
 from sparklog.client import Producer as OwnProducer
@@ -24,6 +24,9 @@ pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 WINDOWS = {"quota.window.num": 11, "quota.window.size.seconds": 1}
 RATE = 400_000
+LOOKED_AT_S = 11
+ROUND_S = LOOKED_AT_S + 2
+"""What was used is forgotten once in as long at least."""
 MEASURED_S = 44
 VALUE = b"v" * 1000
 STORED = 22_000
@@ -59,7 +62,7 @@ def size_of(admin, topic):
 
 
 class Load:
-    """``connections`` clients of librdkafka that write or read as fast as they are let; ``count`` is of bytes."""
+    """``connections`` clients of librdkafka that write or read as fast as they are let; ``count()`` is of bytes."""
 
     def __init__(self, admin, address, client_id, connections):
         self.admin, self.address, self.client_id = admin, address, client_id
@@ -85,7 +88,6 @@ class Load:
     def run(self, number):
         raise NotImplementedError
 
-    @property
     def count(self):
         return sum(self.counts)
 
@@ -102,7 +104,6 @@ class Writing(Load):
         producer.purge()
         producer.flush(5)
 
-    @property
     def count(self):
         return size_of(self.admin, self.client_id)
 
@@ -127,9 +128,9 @@ class Reading(Load):
 
 def measured(loads):
     """Bytes a second of each, as shares of the quota."""
-    began = time.monotonic()
-    time.sleep(MEASURED_S)
-    return {name: each.count / (time.monotonic() - began) / RATE for name, each in loads.items()}
+    time.sleep(LOOKED_AT_S)
+    found = looks({name: each.count for name, each in loads.items()}, MEASURED_S)
+    return {name: pace(each, RATE, ROUND_S) / RATE for name, each in found.items()}
 
 
 @pytest.mark.parametrize("connections", [1, 20])
