@@ -74,6 +74,18 @@ def assert_holds(log, batches):
     assert open_log(log.directory, SETTINGS).log_end_offset == 2 * len(batches) + 1
 
 
+def test_a_log_is_listed_once_for_its_segments_and_twice_for_its_producers(home, monkeypatch):
+    """However many kinds of files a crash could have left in it."""
+    fill(home, close=True)
+    listed = []
+    for name in ("listdir", "scandir"):
+        listing = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda path, listing=listing: listed.append(path) or listing(path))
+    log = reopen(home, clean=True)
+    assert len(listed) == 3
+    log.close()
+
+
 @pytest.mark.parametrize("unused", [0, 1200], ids=["sparklog's indexes", "Kafka's, with an unused tail"])
 def test_a_crash_that_lost_nothing_loses_nothing(home, caplog, unused):
     batches = fill(home)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord, LogError
-from sparklog.log.adoption import finish_interrupted_adoption
+from sparklog.log.adoption import ADOPTION, finish_interrupted_adoption
 from sparklog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from sparklog.log.cut import Cut
 from sparklog.log.file_records import end_offset
@@ -27,7 +27,6 @@ from sparklog.log.files import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_offset_of,
-    files_with_suffix,
     segment_path,
     segment_paths,
     shown,
@@ -38,7 +37,7 @@ from sparklog.log.producer_state import EXPIRATION_MS, ProducerStateManager
 from sparklog.log.recovery import Recovered, recover_segment
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.log.segments import LogSegments
-from sparklog.log.swap import finish_interrupted
+from sparklog.log.swap import finish_interrupted, is_interrupted
 from sparklog.record.batch import RecordBatch
 
 _logger = logging.getLogger(__name__)
@@ -73,18 +72,22 @@ class Loaded:
     dropped_bytes: int = 0
 
 
-def check_placed(directory: Path) -> None:
-    """Raises LogError where a partition's ``directory``, or what bears the name of a file that is opened, is a link to
-    nothing, a pipe, a socket or a device: to open it could look like a broken disk, or never end. OSError if it cannot
-    be listed.
+def placed_names(directory: Path) -> frozenset[str]:
+    """What a partition's ``directory`` holds.
+
+    Raises LogError where it, or what bears the name of a file that is opened, is a link to nothing, a pipe, a socket or
+    a device: to open it could look like a broken disk, or never end. OSError if it cannot be listed.
     """
     if directory.is_symlink() and not directory.exists():
         raise LogError(f"{directory} is a link to nothing: mount what it leads to, or move it away")
+    names = []
     with os.scandir(directory) as found:
         for each in found:
+            names.append(each.name)
             is_opened = each.name in _SMALL_FILES or each.name.endswith((LOG_SUFFIX, *INDEX_SUFFIXES))
             if is_opened and not (each.is_file() or each.is_dir()):  # what a directory is, the system says plainly
                 raise LogError(f"{shown(Path(each.path))} is no file, or a link to nothing; move it away")
+    return frozenset(names)
 
 
 @dataclass
@@ -95,6 +98,8 @@ class LogLoader:
     config: TopicConfig
     known: Knowledge
     now_ms: int
+    names: frozenset[str]
+    """What the directory holds (``placed_names``): it is listed again only where a crash left something to do."""
     _loaded: Loaded = field(init=False)
     _state_is_current: bool = field(default=False, init=False)
 
@@ -103,12 +108,11 @@ class LogLoader:
 
         Raises LogError where something stands that only a person can decide on; OSError if the disk refuses.
         """
-        finish_interrupted_adoption(self.directory)
-        finish_interrupted(self.directory)
+        names = self._finish_interrupted()
         producers = ProducerStateManager(self.directory, self.known.producer_expiration_ms)
         epochs, epochs_are_lost = self._open_epochs()
         loaded = self._loaded = Loaded(LogSegments(), producers, epochs)
-        bases = sorted(base_offset_of(path) for path in files_with_suffix(self.directory, LOG_SUFFIX))
+        bases = sorted(base_offset_of(self.directory / name) for name in names if name.endswith(LOG_SUFFIX))
         bases = self._without_unused(bases)
         if bases:
             producers.discard_stray(bases)
@@ -130,6 +134,14 @@ class LogLoader:
             self._take_epochs_of_batches()
         self._load_producers()
         return loaded
+
+    def _finish_interrupted(self) -> frozenset[str]:
+        """Finish or undo what a crash left half done; the names that are there then."""
+        if ADOPTION not in self.names and not is_interrupted(self.names):
+            return self.names
+        finish_interrupted_adoption(self.directory)
+        finish_interrupted(self.directory)
+        return frozenset(os.listdir(self.directory))
 
     def _without_unused(self, bases: list[int]) -> list[int]:
         """An empty last segment goes if the one before it reaches beyond its base: a roll that the disk refused."""

@@ -31,7 +31,7 @@ from sparklog.log.flushes import Flushes
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.lease import HeldBack, Lease, is_leased
-from sparklog.log.loader import Knowledge, LogLoader, check_placed, replay
+from sparklog.log.loader import Knowledge, LogLoader, placed_names, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.producer_state import ProducerStateManager
@@ -98,9 +98,9 @@ class Log:
         self.topic_id: UUID | None
         """As the directory says; None if it does not."""
         try:
-            check_placed(directory)
+            names = placed_names(directory)
             self.topic_id = read_topic_id(directory)
-            loaded = LogLoader(directory, config, known, clock.now_ms()).load()
+            loaded = LogLoader(directory, config, known, clock.now_ms(), names).load()
         except OSError as error:
             if error.errno in MISPLACED:
                 raise LogError(f"cannot open {error.filename or directory}: {error.strerror}; move it away") from error

@@ -12,7 +12,7 @@ Source: Kafka 3.9, ``LocalLog.replaceSegments``, ``LogLoader.removeTempFilesAndC
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from sparklog.log.file_records import end_offset
@@ -22,6 +22,7 @@ from sparklog.log.files import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
     base_offset_of,
     files_with_suffix,
     find_base_offset,
@@ -81,6 +82,15 @@ def undo(directory: Path) -> None:
         first = min(base_offset_of(path) for path in cleaned)
         remove_files(path for path in files_with_suffix(directory, SWAP_SUFFIX) if base_offset_of(path) >= first)
         remove_files(cleaned)  # last: while one of these is there, the swap counts as undone
+
+
+def is_interrupted(names: Collection[str]) -> bool:
+    """Whether ``finish_interrupted`` has anything to do in a directory that holds these."""
+    return any(
+        name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX))
+        or (name.endswith(INDEX_SUFFIXES) and f"{name.rpartition('.')[0]}{LOG_SUFFIX}" not in names)
+        for name in names
+    )
 
 
 def finish_interrupted(directory: Path) -> None:
