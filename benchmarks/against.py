@@ -2,8 +2,15 @@
 
 DIRECTORY is a checkout with a ``.venv`` of its own (``make setup`` there). Both brokers run at once, each load goes to
 one and then to the other, and the next round begins with the other: a machine that is busy or slow is so for both. The
-same client, this tree's, loads both. Printed are the medians, their ratio (above 1 is better here, for times too), and
-the processor time of the broker for each request or thousand records.
+same client, this tree's, loads both.
+
+Neither side is favoured. Both are started the same way, in the compiled form (it fails where a tree has none that is
+current), under names of the same length. After half of the rounds both are started anew, the other one first. Before
+the rounds that count each load runs once, so that nothing is done for the first time in them.
+
+Printed are the medians; the median of the ratios of the rounds (above 1 is better here, for times too), with the
+interval in which the true one lies in 95 of 100 cases; and the processor time of the broker for each request or
+thousand records, with its ratio likewise. A ratio whose interval holds 1 says nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +21,14 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
+from math import comb
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, NoReturn
 
 from confluent_kafka import Producer
 
@@ -93,6 +102,10 @@ LOADS = {
 }
 
 
+Figures = tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[float, float]]]]
+"""By load, there and here: each round's figure, with microseconds of processor time a request."""
+
+
 class Side(NamedTuple):
     """A tree's broker, and what was measured of it by load: figures, with microseconds of processor time a request."""
 
@@ -104,9 +117,9 @@ class Side(NamedTuple):
 def _broker_of(tree: Path) -> Iterator[Peer]:
     """The broker of ``tree``, run by its own Python."""
     process = subprocess.Popen(
-        [str(tree / ".venv/bin/python"), "-c", _SERVE, str(_HERE)],
+        [str(tree / ".venv/bin/python"), "-c", _SERVE],
         cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
+        env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "SPARKLOG_IMPL": "native"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -114,12 +127,16 @@ def _broker_of(tree: Path) -> Iterator[Peer]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        bootstrap, pid = process.stdout.readline().split()
+        bootstrap, pid = process.stdout.readline().split() or _failed(tree)
         yield Peer(str(tree), bootstrap, int(pid))
     finally:
         process.stdin.close()
         process.wait()
         process.stdout.close()
+
+
+def _failed(tree: Path) -> NoReturn:
+    raise RuntimeError(f"the broker of {tree.resolve()} did not start; what it said stands above")
 
 
 _SERVE = """
@@ -138,7 +155,7 @@ def _processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _measure(side: Side, name: str, number: int) -> None:
+def _measure(side: Side, name: str, number: int) -> tuple[float, float]:
     load = LOADS[name]
     topic = f"{load.follows or name}-{number}"
     if not load.follows:
@@ -146,33 +163,69 @@ def _measure(side: Side, name: str, number: int) -> None:
     before = _processor_s(side.peer.pid)
     figure = load.run(side.peer.bootstrap, topic)
     spent = _processor_s(side.peer.pid) - before
-    side.figures.setdefault(name, []).append((figure, spent / load.of * 1e6))
+    return figure, spent / load.of * 1e6
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float]:
+    """Where their true median lies in 95 of 100 cases, whatever they are distributed like (as the sign test tells).
+
+    Of fewer than six that is not known, and it is all of them.
+    """
+    ordered, count = sorted(ratios), len(ratios)
+    below, left_out = 0.0, 0
+    while (below := below + comb(count, left_out) / 2**count) <= 0.025:
+        left_out += 1
+    left_out = max(left_out - 1, 0)
+    return ordered[left_out], ordered[-1 - left_out]
+
+
+def _sit(trees: tuple[Path, Path], first: int, rounds: int, names: list[str], figures: Figures) -> None:
+    """Both brokers are started, that of ``trees[first]`` first, and measured for so many rounds."""
+    with ExitStack() as stack:
+        peers = {which: stack.enter_context(_broker_of(trees[which])) for which in (first, 1 - first)}
+        sides = [Side(peers[which], figures[which]) for which in range(2)]
+        for number in range(-1, rounds):
+            for name in names:
+                for side in sides if (number + first) % 2 else reversed(sides):
+                    found = _measure(side, name, number + 1)
+                    if number >= 0:
+                        side.figures.setdefault(name, []).append(found)
 
 
 def compare(other: Path, rounds: int, names: list[str]) -> Iterator[str]:
     """A line a load."""
-    with ExitStack() as stack:
-        sides = [Side(stack.enter_context(_broker_of(tree)), {}) for tree in (other, _HERE)]
-        for number in range(rounds):
-            for name in names:
-                for side in sides if number % 2 else reversed(sides):
-                    _measure(side, name, number)
-        for name in names:
-            (there, there_us), (here, here_us) = (
-                [median(each) for each in zip(*side.figures[name], strict=True)] for side in sides
-            )
-            load = LOADS[name]
-            ratio = there / here if load.less_is_better else here / there
-            yield (
-                f"{name:20} {load.unit:10} there {there:11.2f}  here {here:11.2f}  ratio {ratio:.2f}"
-                f"   processor us: there {there_us:8.1f}  here {here_us:8.1f}  ({there_us / max(here_us, 0.01):.2f})"
-            )
+    figures: Figures = ({}, {})
+    with TemporaryDirectory() as directory:
+        trees = Path(directory, "a"), Path(directory, "b")
+        for link, tree in zip(trees, (other, _HERE), strict=True):
+            link.symlink_to(tree)
+        for first in range(2):
+            _sit(trees, first, (rounds + 1) // 2, names, figures)
+    return (_line(name, figures[0][name], figures[1][name]) for name in names)
+
+
+def _line(name: str, there: list[tuple[float, float]], here: list[tuple[float, float]]) -> str:
+    load = LOADS[name]
+    rates = [(b / a, c / d) for (a, c), (b, d) in zip(there, here, strict=True) if d]
+    ratios = [1 / each if load.less_is_better else each for each, _ in rates]
+    (there_is, there_us), (here_is, here_us) = (
+        [median(each) for each in zip(*side, strict=True)] for side in (there, here)
+    )
+    return (
+        f"{name:20} {load.unit:10} there {there_is:11.2f}  here {here_is:11.2f}  ratio {_with_interval(ratios)}"
+        f"   processor us: there {there_us:8.1f}  here {here_us:8.1f}  {_with_interval([each for _, each in rates])}"
+    )
+
+
+def _with_interval(ratios: Sequence[float]) -> str:
+    low, high = interval(ratios)
+    return f"{median(ratios):.2f} ({low:.2f} - {high:.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="This tree's broker against another tree's.")
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=12, help="an even number")
     parser.add_argument("--loads", default=",".join(LOADS), help="some of them, by name")
     given = parser.parse_args()
     asked = given.loads.split(",")
