@@ -1,4 +1,4 @@
-"""Kafka 1.1's old consumer and ours in one group in ZooKeeper, on a broker of Kafka's that serves both."""
+"""Kafka 1.1's old consumer and ours in one group in ZooKeeper, on a broker of Kafka's and on one of ours."""
 
 import json
 import uuid
@@ -11,6 +11,7 @@ from sparklog.client.zookeeper.consumer import ZooKeeperConsumer
 from sparklog.errors import ConfigError
 from sparklog.local.jars import jar_set
 from sparklog.local.process import ChildProcess
+from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually
 from sparklog.testing.kafka import KafkaBroker, kafka_command
 from sparklog.zk.client import ZkClient
@@ -22,26 +23,31 @@ SETTINGS = {"zookeeper.session.timeout.ms": 6000, "rebalance.backoff.ms": 200, "
 PARTITIONS = 5
 
 
-@pytest.fixture(scope="module")
-def connect(zookeeper):
-    return f"{zookeeper.connect_string}/old-consumer"
+@pytest.fixture(scope="module", params=["kafka", "sparklog"])
+def connect(zookeeper, request):
+    return f"{zookeeper.connect_string}/old-consumer-{request.param}"
 
 
 @pytest.fixture(scope="module")
-def kafka(connect, tmp_path_factory):
+def servers(connect, tmp_path_factory):
     try:
         jar_set(JARS)
     except ConfigError as error:
         pytest.skip(str(error))
-    with KafkaBroker(tmp_path_factory.mktemp("kafka"), connect, java=SMALL) as broker:
-        yield broker
+    directory = tmp_path_factory.mktemp("broker")
+    if connect.endswith("-kafka"):
+        with KafkaBroker(directory, connect, java=SMALL) as kafka:
+            yield kafka.bootstrap_servers
+    else:
+        with BrokerHarness(directory, connect) as broker:
+            yield broker.address
 
 
 @pytest.fixture
-def name(kafka):
+def name(servers):
     """A topic, and a group."""
     found = f"t{uuid.uuid4().hex[:8]}"
-    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+    with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(found, PARTITIONS, 1, {})])
     return found
 
@@ -86,14 +92,14 @@ def ours(connect, name):
 
 
 @pytest.fixture(scope="module")
-def zk(connect, kafka):
+def zk(connect, servers):
     client = ZkClient(connect, session_timeout=6.0, on_session=lambda _: None, makes_chroot=False)
     yield client
     client.close()
 
 
-def produce(kafka, topic, numbers):
-    with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+def produce(servers, topic, numbers):
+    with Producer(bootstrap_servers=servers) as producer:
         for number in numbers:
             producer.send(topic, str(number).encode(), partition=number % PARTITIONS)
 
@@ -107,8 +113,8 @@ def owners(zk, name):
             for each in zk.names(f"/consumers/{name}/owners/{name}")}  # fmt: skip
 
 
-def test_they_share_a_topic_and_lose_nothing(kafka, name, theirs, ours, zk):
-    produce(kafka, name, range(50))
+def test_they_share_a_topic_and_lose_nothing(servers, name, theirs, ours, zk):
+    produce(servers, name, range(50))
     found = []
     with theirs(1, "--topic", name, "--from-beginning") as process:
         eventually(lambda: len(numbers_of(process)) == 50, what="Kafka's consumer reads all")
@@ -116,7 +122,7 @@ def test_they_share_a_topic_and_lose_nothing(kafka, name, theirs, ours, zk):
         eventually(lambda: found.extend(ours.poll(0.1)) or len(ours.assignment) == 3, what="our share")
         eventually(lambda: len(owners(zk, name)) == PARTITIONS, what="all is owned")
         assert list(owners(zk, name).values()).count(f"{ours.id}-0") == 3
-        produce(kafka, name, range(50, 100))
+        produce(servers, name, range(50, 100))
         eventually(
             lambda: found.extend(ours.poll(0.1)) or len(found) + len(numbers_of(process)) >= 100, what="the second half"
         )
@@ -128,7 +134,7 @@ def test_they_share_a_topic_and_lose_nothing(kafka, name, theirs, ours, zk):
     assert {zk.data(f"{folder}/{each}") for each in zk.names(folder)} == {b"20"}
 
 
-def test_what_one_registers_the_other_reads(kafka, name, theirs, ours, zk):
+def test_what_one_registers_the_other_reads(servers, name, theirs, ours, zk):
     with theirs(1, "--whitelist", f"{name}|none") as process:
         eventually(lambda: len(owners(zk, name)) == PARTITIONS, what="Kafka's consumer owns all")
         ours.subscribe_filter(white_list=f"{name}.*", streams=2)
@@ -139,12 +145,12 @@ def test_what_one_registers_the_other_reads(kafka, name, theirs, ours, zk):
         assert process.alive
 
 
-def test_they_begin_where_ours_left_off(kafka, name, theirs, ours):
-    produce(kafka, name, range(20))
+def test_they_begin_where_ours_left_off(servers, name, theirs, ours):
+    produce(servers, name, range(20))
     ours.subscribe({name: 1})
     found = []
     eventually(lambda: found.extend(ours.poll(0.5)) or len(found) >= 20, what="all records")
     ours.close()
-    produce(kafka, name, range(20, 30))
+    produce(servers, name, range(20, 30))
     with theirs(1, "--topic", name) as process:
         eventually(lambda: sorted(numbers_of(process)) == list(range(20, 30)), what="the rest, and only that")

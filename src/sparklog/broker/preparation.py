@@ -1,8 +1,9 @@
 """Batches that take long to look into are looked into off the loop, and appended in the order in which they came.
 
 A request is long to look into if its batches, decompressed, may come to more than half a MB, or to an eighth of that
-where their topics want them recompressed or their records decoded. Such a request is prepared on a thread and appended
-afterwards on the loop. To hand it over costs more than to look into one that is shorter.
+where their topics want them recompressed or their records decoded; or if it brings message sets, to be made batches.
+Such a request is prepared on a thread and appended afterwards on the loop. To hand it over costs more than to look into
+one that is shorter.
 
 Invariants: the requests that write to a partition are appended in the order of their arrival: one that comes while
 another for the same partition is being prepared waits for it, prepared or not; so does one behind it on the same
@@ -25,6 +26,7 @@ from typing import Any, TypeVar
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError
+from sparklog.log.message_sets import prepare_message_set
 from sparklog.log.validator import LONG, PreparedBatch, has_to_be_prepared, is_short, prepare, size_to_prepare
 from sparklog.protocol.slices import SLICE
 from sparklog.replica.manager import ReplicaManager
@@ -73,10 +75,12 @@ class Preparation:
         after: asyncio.Future[Any] | None = None,
         *,
         answered: bool = True,
+        are_sets: bool = False,
     ) -> asyncio.Future[T]:
         """The result of ``append``, which is handed what was prepared when it is the request's turn, and ``after``.
 
-        To cancel it gives the request up, unless it is not to be ``answered``.
+        To cancel it gives the request up, unless it is not to be ``answered``. ``are_sets``: they may be message sets,
+        all of which are prepared.
         """
         before: set[asyncio.Future[Any]] = {self._last[tp] for tp, _ in records if tp in self._last}
         if after is not None and not after.done():
@@ -84,7 +88,7 @@ class Preparation:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for tp, _ in records:
             self._last[tp] = place
-        work = asyncio.ensure_future(self._append(records, before, append))
+        work = asyncio.ensure_future(self._append(records, before, append, are_sets=are_sets))
         work.add_done_callback(lambda _: self._leave(place, [tp for tp, _ in records], before))
         return work if answered else self._kept_on(work, sum(len(batch or b"") for _, batch in records))
 
@@ -107,22 +111,28 @@ class Preparation:
         records: Records,
         before: set[asyncio.Future[Any]],
         append: Callable[[Prepared], Coroutine[None, None, T]],
+        *,
+        are_sets: bool,
     ) -> T:
         prepared: Prepared = {}
         for number, (tp, batch) in enumerate(records):
-            if batch is None or is_short(batch) or not self._replicas.leads(tp):
+            if batch is None or (is_short(batch) and not are_sets) or not self._replicas.leads(tp):
                 continue
             config = self._replicas.partition(tp).config
-            if has_to_be_prepared(batch, config):
-                prepared[number] = await self._prepare(batch, config)
+            if are_sets:
+                prepared[number] = await self._look(prepare_message_set, batch, config)
+            elif has_to_be_prepared(batch, config):
+                prepared[number] = await self._look(prepare, batch, config)
         if before:
             await asyncio.wait(before)
         return await append(prepared)
 
-    async def _prepare(self, batch: memoryview, config: TopicConfig) -> PreparedBatch | ApiError:
+    async def _look(
+        self, at: Callable[[memoryview, TopicConfig, int], PreparedBatch], batch: memoryview, config: TopicConfig
+    ) -> PreparedBatch | ApiError:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, prepare, batch, config, self._clock.now_ms())
+            return await loop.run_in_executor(self._thread, at, batch, config, self._clock.now_ms())
         except ApiError as refused:
             return refused
 

@@ -12,7 +12,8 @@ from sparklog.record.compression import CompressionType
 from sparklog.record.layout import ATTRIBUTES, COMPRESSION_MASK, INT32, LENGTH, LOG_OVERHEAD, MAGIC, MAGIC_V2
 
 FIRST_VERSION_WITH_ZSTD = 7
-_FIRST_VERSION_OF_BATCHES = 3
+FIRST_VERSION_OF_BATCHES = 3
+"""Those before it bring message sets of magic 0 or 1, or a batch."""
 _SMALLEST_SIZE = 14
 """Bytes behind the length field, in any format."""
 
@@ -21,7 +22,7 @@ def fault_of(records: memoryview, version: int) -> RefusedUnseen | None:
     """Why a request of this version may not bring these records: INVALID_RECORD, CORRUPT_MESSAGE or
     UNSUPPORTED_COMPRESSION_TYPE. None if it may, as far as this goes: CRC and header are the log's to check.
     """
-    if version < _FIRST_VERSION_OF_BATCHES:
+    if version < FIRST_VERSION_OF_BATCHES:
         return None
     try:
         size = _size_of_first(records)

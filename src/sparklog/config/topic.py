@@ -150,7 +150,7 @@ class TopicConfig:
         "message.downconversion.enable",
         T.BOOLEAN,
         True,
-        "Kept for Kafka; no client that would need older formats is served.",
+        "Whether clients from before Kafka 0.11 may fetch; batches are made message sets for them.",
         broker="log.message.downconversion.enable",
     )
     message_format_version: str = setting(

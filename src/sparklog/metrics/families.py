@@ -42,6 +42,12 @@ FAILED_FETCHES: Final = _by_topic("failedfetchrequests_total", "Reads that the d
 BYTES_REJECTED: Final = _by_topic(
     "bytesrejected_total", "Bytes of batches that were larger than max.message.bytes or a segment allow."
 )
+CONVERTED_IN: Final = _by_topic(
+    "producemessageconversions_total", "Records appended that clients from before Kafka 0.11 sent in message sets."
+)
+CONVERTED_OUT: Final = _by_topic(
+    "fetchmessageconversions_total", "Records of batches that were made message sets for such clients."
+)
 REPLICATED_IN: Final = _counter(
     _TOPIC + "replicationbytesin_total", "Bytes of batches copied from the leaders that are followed."
 )

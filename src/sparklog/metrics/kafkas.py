@@ -40,6 +40,8 @@ WATCHED: Final = (
         "BytesInPerSec",
         "BytesOutPerSec",
         "BytesRejectedPerSec",
+        "ProduceMessageConversionsPerSec",
+        "FetchMessageConversionsPerSec",
         "ReplicationBytesInPerSec",
         "ReplicationBytesOutPerSec",
         "TotalProduceRequestsPerSec",
@@ -56,9 +58,6 @@ WATCHED: Final = (
         _TOPIC + "{NoKeyCompactedTopic,InvalidMagicNumber,InvalidMessageCrc,InvalidOffsetOrSequence}RecordsPerSec",
         ("kafka_network_requestmetrics_errors_total",),
         "Batches, by the code that they are answered with; the log says which.",
-    ),
-    Watched(
-        _TOPIC + "{Produce,Fetch}MessageConversionsPerSec", (), "No format is converted: only the present one is taken."
     ),
     *_same(_REQUEST, "RequestsPerSec", "ErrorsPerSec"),
     Watched(
@@ -87,7 +86,7 @@ WATCHED: Final = (
     Watched(
         _REQUEST + "{TemporaryMemoryBytes,MessageConversionsTimeMs}",
         (),
-        "No format is converted. Requests in memory: `kafka_network_socketserver_memorypoolused`.",
+        "Conversions are on a thread of their own. Requests in memory: `kafka_network_socketserver_memorypoolused`.",
     ),
     Watched(
         "network:type=RequestChannel,name=RequestQueueSize",

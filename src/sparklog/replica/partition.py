@@ -21,6 +21,7 @@ from sparklog.log.lease import Lease
 from sparklog.log.log import Appended, Log
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
+from sparklog.log.retention import SegmentView
 from sparklog.log.search import Search
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
@@ -571,6 +572,10 @@ class Partition:
             return found
         below = (found.segment_base, found.position) < (bound.segment_base, bound.position)
         return found if below else bound
+
+    def segment_views(self) -> list[SegmentView]:
+        """Of every segment where it begins and how new it is, the active one last."""
+        return self.log.segment_views()
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch under which ``offset`` was written; -1 if it is not known."""

@@ -20,6 +20,8 @@ FIELDS: Final = (
     "bytes_rejected",
     "replicated_in",
     "replicated_out",
+    "converted_in",
+    "converted_out",
 )
 
 
@@ -51,6 +53,10 @@ class TopicTraffic:
         """Bytes that were copied from leaders."""
         self.replicated_out = 0
         """Bytes of records that followers were given."""
+        self.converted_in = 0
+        """Records that came in message sets, and were appended as leader."""
+        self.converted_out = 0
+        """Records of batches that were made message sets."""
 
     def add(self, other: TopicTraffic) -> None:
         """Count what the other has counted too."""
@@ -91,6 +97,14 @@ class Traffic:
     def reject(self, topic: str, size: int) -> None:
         """A batch of so many bytes is too large for the topic."""
         self._topics.get(topic, self._gone).bytes_rejected += size
+
+    def convert(self, topic: str, records: int, *, is_fetch: bool) -> None:
+        """So many records of the topic came from a client from before Kafka 0.11, or go to one."""
+        found = self._topics.get(topic, self._gone)
+        if is_fetch:
+            found.converted_out += records
+        else:
+            found.converted_in += records
 
     def topics(self) -> Iterator[tuple[str, TopicTraffic]]:
         """Those that are here, by name."""

@@ -110,9 +110,9 @@ def test_requests_that_the_library_wrote_are_read(version, request_):
     assert read == FetchRequest(
         request_.max_wait_ms,
         request_.min_bytes,
-        request_.max_bytes,
+        request_.max_bytes if version >= fetch.FIRST_VERSION_WITH_LIMIT else 2**31 - 1,
         [carried(each, version) for each in in_order],
-        request_.isolation,
+        request_.isolation if version >= fetch.FIRST_VERSION_OF_BATCHES else IsolationLevel.READ_UNCOMMITTED,
         request_.replica_id if version <= 14 else max(request_.replica_id, -1),
         request_.session_id if version >= 7 else 0,
         request_.session_epoch if version >= 7 else -1,
@@ -237,9 +237,11 @@ def _assert_carried(there, here, version):
     by_id = version >= fetch.TOPIC_ID_VERSION
     assert (there.topic, there.topic_id) == (("", here.topic_id) if by_id else (here.topic, ZERO_UUID))
     assert (there.partition, there.error) == (here.partition, here.error)
-    assert (there.high_watermark, there.last_stable_offset) == (here.high_watermark, here.last_stable_offset)
+    assert there.high_watermark == here.high_watermark
+    knows_transactions = version >= fetch.FIRST_VERSION_OF_BATCHES
+    assert there.last_stable_offset == (here.last_stable_offset if knows_transactions else -1)
     assert there.log_start_offset == (here.log_start_offset if version >= 5 else -1)
-    assert there.aborted == (here.aborted or [])
+    assert there.aborted == ((here.aborted or []) if knows_transactions else None)
     assert b"".join(there.records) == b"".join(here.records)
 
 

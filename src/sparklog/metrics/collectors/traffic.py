@@ -19,6 +19,8 @@ _FIELDS: Final = {
     families.FAILED_PRODUCES: "failed_produces",
     families.FAILED_FETCHES: "failed_fetches",
     families.BYTES_REJECTED: "bytes_rejected",
+    families.CONVERTED_IN: "converted_in",
+    families.CONVERTED_OUT: "converted_out",
 }
 _WITHOUT_TOPIC: Final = {
     families.REPLICATED_IN: "replicated_in",

@@ -1,4 +1,6 @@
-"""Fetch (API 1), versions 4 to 17. Schema: ``FetchRequest.json`` and ``FetchResponse.json`` of Apache Kafka 3.9.
+"""Fetch (API 1), versions 0 to 17. Schema: ``FetchRequest.json`` and ``FetchResponse.json`` of Apache Kafka 3.9.
+
+Versions 0 to 3 know no isolation level, and their records are message sets.
 
 Records are chunks on the way out (slices of segment files, never read) and views of the response on the way in.
 """
@@ -18,9 +20,15 @@ from sparklog.protocol.slices import SLICE, Steps, checked_count, checked_topic
 from sparklog.protocol.wire import ZERO_UUID, WireReader, WireWriter
 from sparklog.structs import Chunk, Endpoint, IsolationLevel, OffsetAndEpoch
 
-MIN_VERSION, MAX_VERSION = 4, 17
+MIN_VERSION, MAX_VERSION = 0, 17
+FIRST_VERSION_OF_BATCHES = 4
+FIRST_VERSION_WITH_LIMIT = 3
+"""From this version on ``max_bytes`` is said for all partitions together."""
 _LIMITS = Struct(">iiib")
+_OLD_LIMITS = Struct(">ii")
+_UNLIMITED = 0x7FFFFFFF
 _FETCHED = Struct(">ihqq")
+_OLD_FETCHED = Struct(">ihq")
 _REPLICA_STATE = Struct(">iqb")
 _EPOCH_END = Struct(">iqb")
 _SESSION_ID = Struct(">i")
@@ -150,6 +158,10 @@ def decoding_request(body: memoryview, version: int) -> Steps[FetchRequest]:
 
 def _read_head(reader: WireReader, version: int) -> FetchRequest:
     replica_id = reader.int32() if version <= 14 else -1
+    if version < FIRST_VERSION_OF_BATCHES:
+        max_wait_ms, min_bytes = reader.numbers(_OLD_LIMITS)
+        max_bytes = reader.int32() if version >= FIRST_VERSION_WITH_LIMIT else _UNLIMITED
+        return FetchRequest(max_wait_ms, min_bytes, max_bytes, [], replica_id=replica_id)
     max_wait_ms, min_bytes, max_bytes, isolated = reader.numbers(_LIMITS)
     isolation = IsolationLevel.READ_COMMITTED if isolated else IsolationLevel.READ_UNCOMMITTED
     session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
@@ -204,8 +216,10 @@ def encode_request(request: FetchRequest, version: int) -> list[Chunk]:
         writer.int32(request.replica_id)
     writer.int32(request.max_wait_ms)
     writer.int32(request.min_bytes)
-    writer.int32(request.max_bytes)
-    writer.int8(request.isolation)
+    if version >= FIRST_VERSION_WITH_LIMIT:
+        writer.int32(request.max_bytes)
+    if version >= FIRST_VERSION_OF_BATCHES:
+        writer.int8(request.isolation)
     if version >= 7:
         writer.int32(request.session_id)
         writer.int32(request.session_epoch)
@@ -299,7 +313,8 @@ def encoding_response(
 
 def _response_head(version: int, error: ErrorCode, session_id: int, throttle_ms: int) -> WireWriter:
     writer = WireWriter(flexible=is_flexible(ApiKey.FETCH, version))
-    writer.int32(throttle_ms)
+    if version >= 1:
+        writer.int32(throttle_ms)
     if version >= 7:
         writer.int16(error)
         writer.int32(session_id)
@@ -350,6 +365,10 @@ def _write_topic_name(writer: WireWriter, name: str | UUID) -> None:
 
 
 def _write_fetched(writer: WireWriter, partition: FetchedPartition, version: int) -> None:
+    if version < FIRST_VERSION_OF_BATCHES:
+        writer.raw(_OLD_FETCHED.pack(partition.partition, partition.error, partition.high_watermark))
+        writer.records(partition.records)
+        return
     ends = partition.high_watermark, partition.last_stable_offset
     writer.raw(_FETCHED.pack(partition.partition, partition.error, *ends))
     if version >= 5:
@@ -388,7 +407,8 @@ def _group_into(topics: dict[str | UUID, list[_T]], partitions: list[_T], versio
 def decode_response(body: memoryview, version: int) -> tuple[ErrorCode, list[FetchedPartition]]:
     """The top-level error and the partitions. Raises RemoteProtocolError if the body is malformed."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.FETCH, version))
-    reader.int32()
+    if version >= 1:
+        reader.int32()
     error = ErrorCode.NONE
     if version >= 7:
         error = ErrorCode(reader.int16())
@@ -410,15 +430,15 @@ def session_id_of(body: memoryview, version: int) -> int:
 
 
 def _read_fetched(reader: WireReader, topic: str, topic_id: UUID, version: int) -> FetchedPartition:
-    partition = FetchedPartition(
-        topic, topic_id, reader.int32(), ErrorCode(reader.int16()), reader.int64(), reader.int64()
-    )
-    if version >= 5:
-        partition.log_start_offset = reader.int64()
-    partition.aborted = []
-    for _ in range(reader.array_length()):
-        partition.aborted.append((reader.int64(), reader.int64()))
-        reader.skip_tags()
+    partition = FetchedPartition(topic, topic_id, reader.int32(), ErrorCode(reader.int16()), reader.int64())
+    if version >= FIRST_VERSION_OF_BATCHES:
+        partition.last_stable_offset = reader.int64()
+        if version >= 5:
+            partition.log_start_offset = reader.int64()
+        partition.aborted = []
+        for _ in range(reader.array_length()):
+            partition.aborted.append((reader.int64(), reader.int64()))
+            reader.skip_tags()
     if version >= 11:
         partition.preferred_read_replica = reader.int32()
     records = reader.bytes_or_none()

@@ -17,6 +17,8 @@ A consumer of version 11 on may ask any replica (KIP-392). A leader with ``repli
 its rack to a follower there, and gives it nothing. Then followers hear at once of a high watermark that has risen
 since they were told last, or what they show would lag by a whole long poll.
 
+A client of version 0 to 3 is given message sets, which are made off the loop (``broker/old_format.py``).
+
 Where there is an authorizer it is asked for each topic that is read, and again when a request has waited: a right that
 is taken away meanwhile counts no more. A partition of a session that stands as it was told is not read, so that its
 consumer hears of a right that is gone when the partition moves.
@@ -33,6 +35,7 @@ from uuid import UUID
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.fetch_sessions import Fetch, FetchAnswer, Rest
 from sparklog.broker.handling.authorization import Rights, is_open, refusal
+from sparklog.broker.old_format import in_old_format
 from sparklog.clock import monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.segments import MOST_ABORTED, LogPosition
@@ -70,6 +73,14 @@ def encode(answer: FetchAnswer, version: int, throttle_ms: int = 0) -> list[Chun
 
 
 def handle(
+    broker: BrokerContext, request: ApiRequest[FetchRequest]
+) -> FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]]:
+    if request.version < wire.FIRST_VERSION_OF_BATCHES:
+        return in_old_format(broker, request, _serve(broker, request))
+    return _serve(broker, request)
+
+
+def _serve(
     broker: BrokerContext, request: ApiRequest[FetchRequest]
 ) -> FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]]:
     message: FetchRequest = request.message
@@ -206,6 +217,7 @@ class _Reading:
         self._rack = request.message.rack_id if by_rack and self._follower is None else ""
         self._hastens = by_rack and self._follower is not None
         self._version = request.version
+        self._is_unlimited = request.version < wire.FIRST_VERSION_WITH_LIMIT
         self._listener = request.caller.listener
         self._message: FetchRequest = request.message
         self._uses_ids = _uses_ids(request)
@@ -283,7 +295,7 @@ class _Reading:
                         message.isolation,
                         leader_epoch=asked.current_leader_epoch,
                         of_leader=self._of_leader,
-                        min_one_batch=self._size == 0,
+                        min_one_batch=self._size == 0 or self._is_unlimited,
                     )
                 else:
                     is_throttled = broker.replicas.leader_throttle.is_limited and broker.replicas.is_throttled(tp)
@@ -304,9 +316,7 @@ class _Reading:
                 self._size += read.records.size
                 self._aborted += len(read.aborted or ())
             told = _told(asked, topic, read)
-            if self._version < _FIRST_VERSION_OF_ZSTD and _is_zstd(broker, tp):
-                told.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-                told.records.clear()
+            if self._version < _FIRST_VERSION_OF_ZSTD and _is_withheld(broker, tp, self._version, told):
                 self._failed = True
                 self._add(told)
             else:
@@ -391,8 +401,17 @@ def _follower_of(message: FetchRequest) -> Follower | None:
     return Follower(message.replica_id, message.replica_epoch) if message.replica_id >= 0 else None
 
 
-def _is_zstd(broker: BrokerContext, tp: TopicPartition) -> bool:
-    return broker.replicas.partition(tp).config.compression_type == "zstd"
+def _is_withheld(broker: BrokerContext, tp: TopicPartition, version: int, told: FetchedPartition) -> bool:
+    """Whether a client of this version, before that of zstd, is given nothing of the partition; it is told why."""
+    config = broker.replicas.partition(tp).config
+    if config.compression_type == "zstd":
+        told.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    elif version < wire.FIRST_VERSION_OF_BATCHES and not config.message_downconversion_enable:
+        told.error = ErrorCode.UNSUPPORTED_VERSION
+    else:
+        return False
+    told.records.clear()
+    return True
 
 
 def _told(asked: FetchPartition, topic: str, read: PartitionRead) -> FetchedPartition:

@@ -2,6 +2,10 @@
 
 A search by time is made in steps where it has to look at many batches, and a large batch is looked into off the loop.
 What was appended meanwhile may be found or not; a leader that has lost the partition meanwhile does not tell.
+
+Version 0, of clients from before Kafka 0.10.1, asks for several offsets: the beginnings of segments no newer than a
+time, the newest first. Source: Kafka 3.9, ``UnifiedLog.legacyFetchOffsetsBefore``; a segment is as old as its newest
+record.
 """
 
 from __future__ import annotations
@@ -23,10 +27,11 @@ from sparklog.security.access import Operation
 from sparklog.structs import IsolationLevel, TopicPartition
 
 API = ApiKey.LIST_OFFSETS
-VERSIONS = range(1, 11)
+VERSIONS = range(0, 11)
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
-_FIRST_VERSION = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_FIRST_VERSION = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 """Times below zero have a meaning each, from some version on."""
+_FIRST_VERSION_OF_ONE = 1
 _CONSUMER = -1
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 T = TypeVar("T")
@@ -89,7 +94,7 @@ def _answer(
     asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
 ) -> _Searching[_Topic.ListOffsetsPartitionResponse]:
     tp = TopicPartition(topic, asked.partition_index)
-    code, found = ErrorCode.NONE, (-1, -1, -1)
+    code, found, several = ErrorCode.NONE, (-1, -1, -1), []
     try:
         rights.check(topic)
         if times[tp] > 1:
@@ -100,13 +105,20 @@ def _answer(
         partition.check_leader(asked.current_leader_epoch)
         if asked.timestamp == _LATEST and request.message.replica_id == _CONSUMER and not partition.knows_end:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the end of {tp} is not known yet under its new leader")
-        searched = yield from _find(partition, asked.timestamp, request.message)
-        partition.check_leader(asked.current_leader_epoch)
-        found = searched
+        if request.version < _FIRST_VERSION_OF_ONE:
+            several = _offsets_before(partition, asked, request.message, broker.clock.now_ms())
+        else:
+            searched = yield from _find(partition, asked.timestamp, request.message)
+            partition.check_leader(asked.current_leader_epoch)
+            found = searched
     except ApiError as error:
         code = error.code
     except (CorruptRecord, LogClosed, OSError):
         code = ErrorCode.KAFKA_STORAGE_ERROR
+    if request.version < _FIRST_VERSION_OF_ONE:
+        return _Topic.ListOffsetsPartitionResponse(
+            partition_index=tp.partition, error_code=code, old_style_offsets=several
+        )
     timestamp, offset, epoch = found
     return _Topic.ListOffsetsPartitionResponse(
         partition_index=tp.partition, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=epoch
@@ -119,6 +131,29 @@ def _end(partition: Partition, message: ListOffsetsRequest) -> int:
         return partition.log_end_offset
     isolation = IsolationLevel.READ_COMMITTED if message.isolation_level == 1 else IsolationLevel.READ_UNCOMMITTED
     return partition.bound(isolation).offset
+
+
+def _offsets_before(
+    partition: Partition,
+    asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
+    message: ListOffsetsRequest,
+    now_ms: int,
+) -> list[int]:
+    """The beginnings of segments, and the end of the log, that are no newer than what is asked; the newest first."""
+    end, start, timestamp = partition.log_end_offset, partition.log_start_offset, asked.timestamp
+    views = partition.segment_views()
+    places = [(max(each.base_offset, start), each.latest_timestamp) for each in views]
+    if views[-1].size:
+        places.append((end, now_ms))
+    if timestamp == _EARLIEST:
+        places = places[:1]
+    elif timestamp != _LATEST:
+        while places and places[-1][1] > timestamp:
+            places.pop()
+    found = [offset for offset, _ in reversed(places)][: max(asked.max_num_offsets, 0)]
+    visible = _end(partition, message)
+    shown = [offset for offset in found if offset <= visible]
+    return shown if len(shown) == len(found) else [visible, *shown]
 
 
 def _find(partition: Partition, timestamp: int, message: ListOffsetsRequest) -> _Searching[_Found]:

@@ -3,8 +3,9 @@
 acks=0: never answered; a connection whose batch is refused is closed, which is all a client can be told.
 acks=1: once the leader has it in its page cache. acks=all (-1): once every in-sync replica has it. Neither before it is
 on the leader's disk where ``flush.messages`` wants it there.
-A batch that takes long to look into is looked into off the loop (``broker/preparation.py``). A request of many
-partitions keeps its place in the same way, and is appended ``SLICE`` of them a step.
+A batch that takes long to look into is looked into off the loop (``broker/preparation.py``), and what clients from
+before Kafka 0.11 send is made a batch there. A request of many partitions keeps its place in the same way, and is
+appended ``SLICE`` of them a step.
 A batch that begins its transaction in a partition waits for the transaction's coordinator to count the partition in.
 What comes behind on the same connection sees what was acknowledged: a Produce is appended after it, and other requests
 begin only when there is an answer.
@@ -25,7 +26,7 @@ from typing import Any
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import Rights, is_open, refusal
 from sparklog.broker.preparation import Prepared
-from sparklog.broker.sent_records import FIRST_VERSION_WITH_ZSTD, fault_of
+from sparklog.broker.sent_records import FIRST_VERSION_OF_BATCHES, FIRST_VERSION_WITH_ZSTD, fault_of
 from sparklog.broker.txn.entry import Permits
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RecordsRefused, RefusedUnseen, RemoteProtocolError
 from sparklog.log.origin import Verification
@@ -111,10 +112,15 @@ def handle(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> Result
     if message.acks not in (-1, 0, 1):
         return refused | {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
     results = refused | _refused_unseen(message.records)
-    if broker.preparation.is_needed(message.records, request.after):
+    are_sets = request.version < FIRST_VERSION_OF_BATCHES
+    if are_sets or broker.preparation.is_needed(message.records, request.after):
         append = partial(_append_prepared, broker, request, results)
         answered = message.acks != 0
-        return _ordered(broker.preparation.append_in_order(message.records, append, request.after, answered=answered))
+        return _ordered(
+            broker.preparation.append_in_order(
+                message.records, append, request.after, answered=answered, are_sets=are_sets
+            )
+        )
     transactional_id = _to_ask(broker, request)
     if transactional_id:
         appending = _append_in_turn(broker, request, results, transactional_id, _UNPREPARED)
@@ -348,11 +354,16 @@ def _append(
         return _refused(broker, request.caller.listener, tp, refused)
     if isinstance(prepared, ApiError):
         return _refused_by_log(broker, tp, records, request, prepared)
+    if prepared is None and request.version < FIRST_VERSION_OF_BATCHES and broker.replicas.leads(tp):
+        late = RefusedUnseen(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it was not led here when its message set was converted")
+        return _refused(broker, request.caller.listener, tp, late)
     verification = _verification(broker, tp, request, permits)
     try:
         appended = broker.replicas.append(tp, prepared or records, message.acks, verification=verification)
     except ApiError as error:
         return _refused_by_log(broker, tp, records, request, error)
+    if prepared is not None and records[layout.MAGIC] < layout.MAGIC_V2:
+        broker.replicas.traffic.convert(tp.topic, prepared.batch.record_count, is_fetch=False)
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, appended.log_start_offset)
 
 

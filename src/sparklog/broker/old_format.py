@@ -1,0 +1,71 @@
+"""What a Fetch of version 0 to 3 is answered: message sets of magic 0 (versions 0 and 1) or 1, made of batches.
+
+They are made on the thread that looks into batches (``preparation``), partition by partition, so that one partition's
+are in memory beside the answer. As many bytes are made as the client takes of the partition, and one batch more at
+most. Versions 0 to 2 take that many to the byte: what lies behind is cut off, which tells the client to ask for more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sparklog.errors import CorruptRecord, ErrorCode
+from sparklog.protocol.hot.fetch import FIRST_VERSION_WITH_LIMIT, FetchedPartition, FetchPartition, FetchRequest
+from sparklog.record.legacy.conversion import MessageSet, UnfitRecords, to_message_set
+from sparklog.structs import Chunk, FileSlice
+
+if TYPE_CHECKING:
+    from sparklog.broker.context import ApiRequest, BrokerContext
+    from sparklog.broker.fetch_sessions import FetchAnswer
+    from sparklog.protocol.slices import Steps
+
+_FIRST_VERSION_OF_MAGIC_1 = 2
+_logger = logging.getLogger(__name__)
+
+
+async def in_old_format(
+    broker: BrokerContext,
+    request: ApiRequest[FetchRequest],
+    serving: FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]],
+) -> FetchAnswer:
+    """The answer with message sets in the place of batches."""
+    if isinstance(serving, Generator) and not isinstance(serving, Awaitable):  # a compiled coroutine looks like one
+        serving = await broker.turns.drive(serving, lambda: "a Fetch of many partitions")
+    answer = await serving if isinstance(serving, Awaitable) else serving
+    asked = {(each.topic, each.partition): each for each in request.message.partitions}
+    for each in answer.partitions:
+        if each.records:
+            await _convert(broker, request.version, asked[each.topic, each.partition], each)
+    return answer
+
+
+async def _convert(broker: BrokerContext, version: int, asked: FetchPartition, told: FetchedPartition) -> None:
+    try:
+        message_set = await broker.preparation.run(partial(_message_set, told.records, asked, version))
+    except UnfitRecords:
+        told.error, told.records = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, []
+    except (CorruptRecord, OSError) as error:
+        _logger.error("cannot convert %s-%d at offset %d: %s", asked.topic, asked.partition, asked.offset, error)
+        told.error, told.records = ErrorCode.KAFKA_STORAGE_ERROR, []
+    else:
+        broker.replicas.traffic.convert(asked.topic, message_set.records, is_fetch=True)
+        told.records = [_cut(message_set.data, asked, version)]
+
+
+def _message_set(chunks: Sequence[Chunk], asked: FetchPartition, version: int) -> MessageSet:
+    magic = 0 if version < _FIRST_VERSION_OF_MAGIC_1 else 1
+    return to_message_set(b"".join(_bytes_of(each) for each in chunks), magic, asked.offset, asked.max_bytes)
+
+
+def _cut(message_set: bytes, asked: FetchPartition, version: int) -> bytes:
+    return message_set if version >= FIRST_VERSION_WITH_LIMIT else message_set[: max(asked.max_bytes, 0)]
+
+
+def _bytes_of(chunk: Chunk) -> bytes | bytearray | memoryview:
+    if isinstance(chunk, FileSlice):
+        return os.pread(chunk.file.fileno(), chunk.size, chunk.position)
+    return chunk

@@ -1,0 +1,222 @@
+"""Clients from before Kafka 0.11: what they send becomes batches, and what they fetch are message sets."""
+
+import subprocess
+
+import pytest
+from fix_programs import lack_of
+from integration import wire
+from record.legacy_bytes import entry, wrapper
+
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import produce as produce_wire
+from sparklog.protocol.messages import ListOffsetsRequest
+from sparklog.record.compression import CompressionType
+from sparklog.record.legacy.message_set import iter_messages, unwrap
+from sparklog.structs import TopicPartition
+
+pytestmark = pytest.mark.integration
+
+FETCH_VERSIONS = [0, 1, 2, 3]
+LACK = lack_of("kcat")
+
+
+@pytest.fixture
+def connection(bootstrap):
+    with wire.connect(bootstrap) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tp(connection, topic):
+    assert wire.create_topic(connection, topic)[0] is ErrorCode.NONE
+    return TopicPartition(topic, 0)
+
+
+def made(connection, name, **configs):
+    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    assert wire.create_topic(connection, name, 1, settings)[0] is ErrorCode.NONE
+    return TopicPartition(name, 0)
+
+
+def send(connection, tp, data, version, acks=1):
+    body = produce_wire.encode_request(acks, 20_000, {tp: [data]}, version)
+    connection.send(ApiKey.PRODUCE, version, body, expect_response=acks != 0)
+
+
+def produce(connection, tp, data, version, acks=1):
+    send(connection, tp, data, version, acks)
+    _, answered, body = connection.receive()
+    assert answered == version
+    return produce_wire.decode_response(body, version)[tp]
+
+
+def messages(fetched, **how):
+    data = b"".join(fetched.records)
+    return [message for each in iter_messages(data, **how) for message in unwrap(each)]
+
+
+def values(fetched, **how):
+    return [None if each.value is None else bytes(each.value) for each in messages(fetched, **how)]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_what_is_sent_is_given_offsets_and_read_by_all(connection, tp, version):
+    plain = entry(0, b"k", b"one", magic=1, timestamp=1000) + entry(1, None, None)
+    packed = wrapper(1, entry(0, None, b"three", magic=1) + entry(1, None, b"four", magic=1), magic=1)
+    assert produce(connection, tp, plain, version)[:2] == (ErrorCode.NONE, 0)
+    assert produce(connection, tp, packed, version, acks=-1)[:2] == (ErrorCode.NONE, 2)
+    assert wire.read_all(connection, tp) == [b"one", None, b"three", b"four"]
+    for each in FETCH_VERSIONS:
+        fetched = wire.fetch(connection, tp, 0, version=each)
+        assert (fetched.error, fetched.high_watermark) == (ErrorCode.NONE, 4)
+        assert values(fetched) == [b"one", None, b"three", b"four"]
+        assert {message.magic for message in messages(fetched)} == {0 if each < 2 else 1}
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_fetch_begins_where_it_is_asked(connection, tp, version):
+    wire.produce(connection, tp, wire.batch_of(b"a", b"b", b"c"))
+    fetched = wire.fetch(connection, tp, 1, version=version)
+    assert [(each.offset, bytes(each.value)) for each in messages(fetched)] == [(1, b"b"), (2, b"c")]
+    assert wire.fetch(connection, tp, 3, version=version).records == []
+    assert wire.fetch(connection, tp, 4, version=version).error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_fetch_waits_for_what_comes(connection, bootstrap, tp, version):
+    wire.send_fetch(connection, {tp: 0}, max_wait_ms=60_000, version=version)
+    with wire.connect(bootstrap) as other:
+        wire.produce(other, tp, wire.batch_of(b"late"))
+    assert values(wire.receive_fetch(connection)[tp]) == [b"late"]
+
+
+def test_what_does_not_fit_is_cut_off_before_version_3_and_given_whole_from_then_on(connection, tp):
+    """A client of before sees by the cut end that it has to ask for more."""
+    wire.produce(connection, tp, wire.batch_of(bytes(1000), b"behind"))
+    for version in (0, 1, 2):
+        fetched = wire.fetch(connection, tp, 0, partition_max_bytes=100, version=version)
+        assert sum(map(len, fetched.records)) == 100
+        assert messages(fetched) == []
+    fetched = wire.fetch(connection, tp, 0, partition_max_bytes=100, version=3)
+    assert values(fetched, partial_tail=False) == [bytes(1000), b"behind"]
+
+
+def test_the_first_of_each_partition_comes_before_version_3_however_large(connection, topic):
+    tps = [TopicPartition(topic, number) for number in range(2)]
+    assert wire.create_topic(connection, topic, 2)[0] is ErrorCode.NONE
+    for tp in tps:
+        wire.produce(connection, tp, wire.batch_of(bytes(1000)))
+    wire.send_fetch(connection, dict.fromkeys(tps, 0), partition_max_bytes=100, version=2)
+    found = wire.receive_fetch(connection)
+    assert [sum(map(len, found[tp].records)) for tp in tps] == [100, 100]
+
+
+def test_a_topic_may_forbid_it(connection, topic):
+    tp = made(connection, topic, message_downconversion_enable="false")
+    wire.produce(connection, tp, wire.batch_of(b"x"))
+    for version in FETCH_VERSIONS:
+        fetched = wire.fetch(connection, tp, 0, version=version)
+        assert (fetched.error, fetched.records) == (ErrorCode.UNSUPPORTED_VERSION, [])
+    assert wire.values_in(wire.fetch(connection, tp, 0)) == [b"x"]
+
+
+def test_zstd_has_no_old_form(connection, tp):
+    wire.produce(connection, tp, wire.batch_of(b"x", compression=CompressionType.ZSTD))
+    for version in FETCH_VERSIONS:
+        fetched = wire.fetch(connection, tp, 0, version=version)
+        assert (fetched.error, fetched.records) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])
+
+
+def test_the_log_may_give_the_time(connection, topic):
+    tp = made(connection, topic, message_timestamp_type="LogAppendTime")
+    result = produce(connection, tp, entry(0, None, b"x", magic=1, timestamp=5), 2)
+    assert result.log_append_time_ms > 5
+    for version, expected in ((1, (-1, -1)), (3, (result.log_append_time_ms, 1))):
+        (message,) = messages(wire.fetch(connection, tp, 0, version=version))
+        assert (message.timestamp, message.timestamp_type) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (entry(0, None, b"x")[:-1] + b"y", ErrorCode.CORRUPT_MESSAGE),
+        (wrapper(0, entry(0, None, b"x")) * 2, ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+        (entry(0, None, bytes(2 << 20)), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+@pytest.mark.parametrize("version", [0, 2])
+def test_what_is_refused_is_not_stored(connection, tp, data, code, version):
+    assert produce(connection, tp, data, version)[:2] == (code, -1)
+    assert wire.fetch(connection, tp, 0).high_watermark == 0
+
+
+def test_message_sets_are_refused_of_later_clients(connection, tp):
+    for version in (3, 7, wire.PRODUCE_VERSION):
+        assert produce(connection, tp, entry(0, None, b"x"), version).error is ErrorCode.INVALID_RECORD
+    assert wire.fetch(connection, tp, 0).high_watermark == 0
+
+
+def test_a_topic_that_is_not_there(connection):
+    nowhere = TopicPartition("nowhere", 0)
+    assert produce(connection, nowhere, entry(0, None, b"x"), 1).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert wire.fetch(connection, nowhere, 0, version=1).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_sets_of_one_connection_keep_their_order_and_acks_0_is_not_answered(connection, tp):
+    inner = b"".join(entry(number, None, bytes(1000), magic=1) for number in range(1000))
+    expected = []
+    for number in range(10):
+        large = number % 2 == 0
+        send(connection, tp, wrapper(999, inner, magic=1) if large else entry(0, None, b"%d" % number), 1, acks=0)
+        expected += [bytes(1000)] * 1000 if large else [b"%d" % number]
+    assert produce(connection, tp, entry(0, None, b"last"), 1).base_offset == len(expected)
+    assert wire.read_all(connection, tp) == [*expected, b"last"]
+
+
+def offsets(connection, tp, timestamp, most, version=0):
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    asked = topic.ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp, max_num_offsets=most)
+    request = ListOffsetsRequest(replica_id=-1, topics=[topic(name=tp.topic, partitions=[asked])])
+    (result,) = wire.ask(connection, ApiKey.LIST_OFFSETS, version, request).topics[0].partitions
+    return ErrorCode(result.error_code), list(result.old_style_offsets)
+
+
+def test_offsets_are_the_beginnings_of_segments_and_the_end(connection, topic):
+    tp = made(connection, topic, segment_bytes="1024", retention_ms="-1")
+    for _ in range(3):
+        wire.produce(connection, tp, wire.batch_of(bytes(900), b"second"))
+    assert offsets(connection, tp, -1, 1) == (ErrorCode.NONE, [6])
+    assert offsets(connection, tp, -1, 10) == (ErrorCode.NONE, [6, 4, 2, 0])
+    assert offsets(connection, tp, -2, 10) == (ErrorCode.NONE, [0])
+    assert offsets(connection, tp, wire.FIRST_TIMESTAMP, 10) == (ErrorCode.NONE, [])
+    assert offsets(connection, tp, wire.FIRST_TIMESTAMP + 1, 2) == (ErrorCode.NONE, [4, 2])
+    assert offsets(connection, tp, 2**62, 2) == (ErrorCode.NONE, [6, 4])
+    assert offsets(connection, tp, -1, 0) == (ErrorCode.NONE, [])
+
+
+def test_of_an_empty_log_both_ends_are_one(connection, tp):
+    assert offsets(connection, tp, -1, 5) == (ErrorCode.NONE, [0])
+    assert offsets(connection, tp, -2, 5) == (ErrorCode.NONE, [0])
+
+
+@pytest.mark.skipif(bool(LACK), reason=LACK)
+@pytest.mark.parametrize("kafka", ["0.8.2", "0.9.0"])
+def test_kcat_as_a_client_of(bootstrap, make_topic, kafka):
+    topic = make_topic()
+    old = ["-b", bootstrap, "-t", topic, "-X", "api.version.request=false", "-X", f"broker.version.fallback={kafka}"]
+
+    def kcat(*arguments, stdin=""):
+        run = ["kcat", *old, *arguments]
+        done = subprocess.run(run, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    lines = []
+    for codec in ("none", "gzip", "snappy", "lz4"):
+        sent = [f"key-{number}\t{codec} {number}\n" for number in range(100)]
+        lines += sent
+        kcat("-P", "-K", "\t", "-z", codec, stdin="".join(sent))
+    assert kcat("-C", "-o", "beginning", "-e", "-q", "-f", "%k\t%s\n") == "".join(lines)
+    assert kcat("-C", "-o", "beginning", "-c", "1", "-q", "-f", "%T") == "0"
