@@ -4,20 +4,26 @@ What is replaced: identities that a broker chooses (producer ids, member ids), e
 order in which this broker first spoke of them, or, where they are never used again, by what they are; times of the wall
 clock. Of texts for people it counts whether there is one, an empty one or null: the wording is each broker's own.
 Arrays of structures become mappings by their natural key, because Kafka leaves their order open. Records become what
-they say, batch by batch.
+they say, batch by batch. Of message sets the first messages count: Kafka gives as many as there is room for in the
+bytes that their batches have, sparklog in those that are asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from sparklog.clock import SystemClock
 from sparklog.errors import CorruptRecord, ErrorCode
 from sparklog.protocol.api_key import ApiKey
+from sparklog.record import layout
+from sparklog.record.legacy.message import LOG_APPEND_TIME, LegacyMessage
+from sparklog.record.legacy.message_set import iter_messages, unwrap
 from sparklog.record.records import iter_batches, iter_records
 
 ABSENT = "<absent>"
+_ENTRIES = 3
 _STARTED = SystemClock().now_ms()
 """Records of the sequences are older, or far in the future; markers are not."""
 _CODES = frozenset(code.value for code in ErrorCode)
@@ -112,6 +118,8 @@ class Names:
     def _records(self, data: bytes | None) -> Any:
         if not data:
             return []
+        if len(data) <= layout.MAGIC or data[layout.MAGIC] < layout.MAGIC_V2:
+            return [_entry(each) for each in islice(iter_messages(data), _ENTRIES)]
         try:
             return [self._batch(batch) for batch in iter_batches(data)]
         except CorruptRecord:
@@ -126,6 +134,14 @@ class Names:
             for each in iter_records(batch)
         ]
         return f"{head}, attributes {batch.attributes:#x}, {who}, {records}"
+
+
+def _entry(entry: LegacyMessage) -> Any:
+    """An entry of a message set, with what is in it. How a wrapper is compressed is each broker's own."""
+    entry.validate()
+    head = f"offset {entry.offset}, magic {entry.magic}, attributes {entry.attributes:#x}"
+    times = [None if each.timestamp_type == LOG_APPEND_TIME else each.timestamp for each in (entry, *unwrap(entry))]
+    return f"{head}, {times}, {[each.record()._replace(timestamp=0) for each in unwrap(entry)]}"
 
 
 def compare(kafka: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

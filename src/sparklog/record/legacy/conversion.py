@@ -90,7 +90,7 @@ def to_message_set(batches: Buffer, magic: int, start_offset: int, enough: int =
     """
     out, records = bytearray(), 0
     for batch in iter_batches(batches):
-        if len(out) >= enough:
+        if out and len(out) >= enough:
             break
         if not batch.is_control and batch.record_count:
             out += _messages(batch, magic, start_offset)

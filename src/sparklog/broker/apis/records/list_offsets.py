@@ -97,7 +97,7 @@ def _answer(
     code, found, several = ErrorCode.NONE, (-1, -1, -1), []
     try:
         rights.check(topic)
-        if times[tp] > 1:
+        if times[tp] > 1 and request.version >= _FIRST_VERSION_OF_ONE:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{tp} stands in the request twice")
         if asked.timestamp < 0 and request.version < _FIRST_VERSION.get(asked.timestamp, request.version + 1):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{asked.timestamp} has no meaning in this version")
