@@ -1,7 +1,7 @@
 """What a Fetch of version 0 to 3 is answered: message sets of magic 0 (versions 0 and 1) or 1, made of batches.
 
-They are made on the thread that looks into batches (``preparation``), partition by partition, so that one partition's
-are in memory beside the answer. As many bytes are made as the client takes of the partition, and one batch more at
+They are made on a thread of their own (``preparation``), partition by partition, so that one partition's are in memory
+beside the answer. As many bytes are made as the client takes of the partition, and one batch more at
 most. Versions 0 to 2 take that many to the byte: what lies behind is cut off, which tells the client to ask for more.
 """
 
@@ -45,7 +45,7 @@ async def in_old_format(
 
 async def _convert(broker: BrokerContext, version: int, asked: FetchPartition, told: FetchedPartition) -> None:
     try:
-        message_set = await broker.preparation.run(partial(_message_set, told.records, asked, version))
+        message_set = await broker.preparation.convert(partial(_message_set, told.records, asked, version))
     except UnfitRecords:
         told.error, told.records = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, []
     except (CorruptRecord, OSError) as error:

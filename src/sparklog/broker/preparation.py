@@ -10,7 +10,8 @@ another for the same partition is being prepared waits for it, prepared or not; 
 connection. It waits until that is appended, not until it is answered. What was found on the thread counts only
 under the settings with which it was found; where they have changed, the log looks again. A request that is given up is
 not appended, and those behind it wait for those before it. One thread prepares, so that what is decompressed at one
-time is one batch's; a batch that a search by time has to look into is decompressed there too.
+time is one batch's; a batch that a search by time has to look into is decompressed there too. Message sets, which take
+a hundred times as long, are converted on a second thread, so that only their like wait for them.
 
 A request that gets no answer (acks=0) is not given up when its client hangs up, for a client hangs up as soon as it has
 sent the last one; what such requests hold in memory on no connection's account is bounded.
@@ -49,6 +50,7 @@ class Preparation:
         self._replicas = replicas
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self._converting = ThreadPoolExecutor(1, thread_name_prefix="convert")
         self._last: dict[TopicPartition, asyncio.Future[None]] = {}
         self._kept = 0
 
@@ -120,25 +122,33 @@ class Preparation:
                 continue
             config = self._replicas.partition(tp).config
             if are_sets:
-                prepared[number] = await self._look(prepare_message_set, batch, config)
+                prepared[number] = await self._look(self._converting, prepare_message_set, batch, config)
             elif has_to_be_prepared(batch, config):
-                prepared[number] = await self._look(prepare, batch, config)
+                prepared[number] = await self._look(self._thread, prepare, batch, config)
         if before:
             await asyncio.wait(before)
         return await append(prepared)
 
     async def _look(
-        self, at: Callable[[memoryview, TopicConfig, int], PreparedBatch], batch: memoryview, config: TopicConfig
+        self,
+        thread: ThreadPoolExecutor,
+        at: Callable[[memoryview, TopicConfig, int], PreparedBatch],
+        batch: memoryview,
+        config: TopicConfig,
     ) -> PreparedBatch | ApiError:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, at, batch, config, self._clock.now_ms())
+            return await loop.run_in_executor(thread, at, batch, config, self._clock.now_ms())
         except ApiError as refused:
             return refused
 
     async def run(self, work: Callable[[], T]) -> T:
         """What ``work`` gives, which decompresses a large batch: done on the thread, after what is there already."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def convert(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives, which makes message sets of batches: done on the thread for that."""
+        return await asyncio.get_running_loop().run_in_executor(self._converting, work)
 
     def _leave(
         self, place: asyncio.Future[None], partitions: Iterable[TopicPartition], before: set[asyncio.Future[Any]]
@@ -156,3 +166,4 @@ class Preparation:
     def close(self) -> None:
         """No request is served any more."""
         self._thread.shutdown()
+        self._converting.shutdown()
