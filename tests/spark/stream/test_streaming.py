@@ -141,11 +141,18 @@ def test_a_task_that_fails_stops_the_query_with_its_code(stream, make_topic, pro
         stream(out, subscribe=source).awaitTermination()
 
 
+def _progress_of(query):
+    """Raises what has ended the query."""
+    if (error := query.exception()) is not None:
+        raise error
+    return query.lastProgress
+
+
 def test_two_queries_never_share_a_checkpoint(stream, make_topic, produce, values):
     source, out = make_topic(), make_topic(suffix="-out")
     produce(source, *_numbers(1))
     first = stream(out, trigger={"processingTime": "0 seconds"}, subscribe=source)
-    eventually(lambda: first.lastProgress, 60, "the first trigger")
+    eventually(lambda: _progress_of(first), 300, "the first trigger")
     second = stream(out, trigger={"processingTime": "0 seconds"}, subscribe=source)
     produce(source, *_numbers(2))
     second.processAllAvailable()

@@ -7,16 +7,18 @@ Down: what magic 0 and 1 have no room for is left out: headers, producers, leade
 a whole. Offsets stay, gaps included. A batch that was compressed is a wrapper of the same compression.
 
 Each message is a Python object on its way, so that both belong on a thread beside the loop, and are bounded by the
-bytes that they may come to.
+bytes that they may come to. The thread hands the interpreter's lock over every millisecond or so, and not only when
+the loop has waited for it as long as Python lets it wait.
 Source: Kafka 3.9, ``LogValidator``, ``RecordsUtil.downConvert``, ``MemoryRecordsBuilder``.
 """
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.record import layout
@@ -35,6 +37,9 @@ _ENTRY = Struct(">qi")
 _FIELDS = (Struct(">BB"), Struct(">BBq"))
 """Magic, attributes and, in magic 1, the timestamp."""
 _LOG_APPEND_TIME_BIT = 8
+_A_TURN, _PAUSE_S = 256, 50e-6
+"""Messages; and how long others then have to take the lock."""
+T = TypeVar("T")
 
 
 class MessageSet(NamedTuple):
@@ -65,11 +70,18 @@ def to_batch(message_set: Buffer, max_decompressed: int = MAX_DECOMPRESSED) -> b
         raise UnfitRecords("a compressed message is to be the only one of its set")
     (compression,) = codecs
     builder = RecordBatchBuilder(compression)
-    for each in _plain(entries, max_decompressed):
+    for each in _in_turns(_plain(entries, max_decompressed)):
         if each.timestamp < NO_TIMESTAMP:
             raise UnfitRecords(f"message {builder.record_count} of the set has the time {each.timestamp} ms")
         builder.append(each.timestamp, each.key, each.value)
     return builder.build()
+
+
+def _in_turns(messages: Iterable[T]) -> Iterator[T]:
+    for number, each in enumerate(messages, 1):
+        yield each
+        if number % _A_TURN == 0:
+            time.sleep(_PAUSE_S)
 
 
 def _plain(entries: list[LegacyMessage], max_decompressed: int) -> Iterator[LegacyMessage]:
@@ -101,7 +113,7 @@ def to_message_set(batches: Buffer, magic: int, start_offset: int, enough: int =
 def _messages(batch: RecordBatch, magic: int, start_offset: int) -> bytes:
     batch.validate()
     append_time = batch.max_timestamp if batch.timestamp_type else None
-    records: Iterable[Record] = iter_records(batch)
+    records = _in_turns(iter_records(batch))
     kind = batch.compression
     if kind is CompressionType.NONE:
         return _plain_set((each for each in records if each.offset >= start_offset), magic, append_time)
@@ -113,9 +125,9 @@ def _messages(batch: RecordBatch, magic: int, start_offset: int) -> bytes:
 def _plain_set(records: Iterable[Record], magic: int, append_time: int | None, base_offset: int = 0) -> bytes:
     out = bytearray()
     for each in records:
-        time = each.timestamp if append_time is None else append_time
+        timestamp = each.timestamp if append_time is None else append_time
         attributes = 0 if append_time is None else _LOG_APPEND_TIME_BIT
-        out += _entry(each.offset - base_offset, magic, attributes, time, each.key, each.value)
+        out += _entry(each.offset - base_offset, magic, attributes, timestamp, each.key, each.value)
     return bytes(out)
 
 
@@ -124,14 +136,14 @@ def _wrapper(records: list[Record], magic: int, kind: CompressionType, append_ti
     value: Buffer = compress(kind, _plain_set(records, magic, append_time, base_offset))
     if kind is CompressionType.LZ4 and magic == 0:
         value = with_wrong_checksum(memoryview(value))
-    time = max(each.timestamp for each in records) if append_time is None else append_time
+    timestamp = max(each.timestamp for each in records) if append_time is None else append_time
     attributes = kind | (0 if append_time is None else _LOG_APPEND_TIME_BIT)
-    return _entry(records[-1].offset, magic, attributes, time, None, value)
+    return _entry(records[-1].offset, magic, attributes, timestamp, None, value)
 
 
-def _entry(offset: int, magic: int, attributes: int, time: int, key: Buffer | None, value: Buffer | None) -> bytes:
+def _entry(offset: int, magic: int, attributes: int, timestamp: int, key: Buffer | None, value: Buffer | None) -> bytes:
     if magic:
-        fields = _FIELDS[1].pack(magic, attributes, time)
+        fields = _FIELDS[1].pack(magic, attributes, timestamp)
     else:
         fields = _FIELDS[0].pack(magic, attributes & layout.COMPRESSION_MASK)
     message = b"".join((fields, *_field(key), *_field(value)))
