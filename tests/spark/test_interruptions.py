@@ -136,7 +136,7 @@ def test_a_stopped_query_closes_its_connections(spark, lonely, connections, tmp_
     stream = frame.options(subscribe="large", startingOffsets="latest").load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     try:
-        eventually(lambda: query.lastProgress, 60, "the first trigger")
+        eventually(lambda: query.lastProgress, 300, "the first trigger")
         assert connections()
     finally:
         query.stop()

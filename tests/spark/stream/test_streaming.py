@@ -54,6 +54,13 @@ def _sizes(query):
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
 
+def _progress_of(query):
+    """Raises what has ended the query."""
+    if (error := query.exception()) is not None:
+        raise error
+    return query.lastProgress
+
+
 def test_available_now_and_a_restart_from_the_checkpoint(stream, make_topic, produce, values):
     source, out = make_topic(partitions=3), make_topic(suffix="-out")
     produce(source, *_numbers(*range(50)))
@@ -90,7 +97,7 @@ def test_latest_means_from_now_on(stream, metadata, make_topic, produce, values)
     source, out = make_topic(), make_topic(suffix="-out")
     produce(source, *_numbers(1, 2, 3))
     query = stream(out, trigger={"processingTime": "0 seconds"}, subscribe=source, startingOffsets="latest")
-    eventually(lambda: query.lastProgress, 60, "the first trigger")
+    eventually(lambda: _progress_of(query), 300, "the first trigger")
     produce(source, *_numbers(4, 5))
     end = TopicPartition(out, 0)
     eventually(lambda: latest_offsets(metadata, [end])[end] == 2, 60, "two records in the sink")
@@ -139,13 +146,6 @@ def test_a_task_that_fails_stops_the_query_with_its_code(stream, make_topic, pro
     produce(source, {"value": bytes(1000)})
     with pytest.raises(StreamingQueryException, match=f"SPARKLOG_RECORD_TOO_LARGE.*{out}-0"):
         stream(out, subscribe=source).awaitTermination()
-
-
-def _progress_of(query):
-    """Raises what has ended the query."""
-    if (error := query.exception()) is not None:
-        raise error
-    return query.lastProgress
 
 
 def test_two_queries_never_share_a_checkpoint(stream, make_topic, produce, values):
