@@ -83,6 +83,7 @@ class Stage:
         self.loop = loop
         self.changing = asyncio.Lock()
         self.cleaner = LogCleaner(self.logs, self.changing, loop, self.clock, config)
+        self.before_begin: Gate | None = None
         self.before_group: Gate | None = None
         self.before_end: Gate | None = None
         self.workers: list[Worker] = []
@@ -131,6 +132,8 @@ def stage(tmp_path, monkeypatch):
 
             async def clean(self, task):
                 built.tasks += 1
+                if built.before_begin is not None:
+                    await built.before_begin.stop()
                 async with aclosing(super().clean(task)) as groups:
                     async for group in groups:
                         if built.before_group is not None:
@@ -144,7 +147,7 @@ def stage(tmp_path, monkeypatch):
             async with asyncio.timeout(PATIENCE_S):
                 yield built
         finally:
-            for gate in (built.before_group, built.before_end):
+            for gate in (built.before_begin, built.before_group, built.before_end):
                 if gate is not None:
                     gate.open.set()
             await built.cleaner.close()
@@ -454,6 +457,28 @@ async def test_a_log_that_is_deleted_meanwhile_leaves_nothing_and_the_cleaner_li
             assert leftovers(log.directory) == []
 
     assert not lines(caplog, "failed")
+
+
+@pytest.mark.parametrize("change", ["cut", "created again"])
+@on_loop
+async def test_what_a_worker_finds_in_files_of_another_log_is_no_damage(stage, change, caplog):
+    async with stage() as built:
+        log = await _gated(built, "before_begin")
+        end = log.log_end_offset
+        async with built.changing:
+            if change == "cut":
+                await built.on_disk(built.logs.truncate_to, TP, log.segment_facts()[1].base_offset + 1)
+            else:
+                built.logs.delete(TP)
+                log = built.make(topic_id=NEW_ID)
+        while log.log_end_offset < end:
+            append(log, (b"new", b"%d" % log.log_end_offset + b"." * 900))
+        await _let_go(built, "before_begin")
+        assert TP not in built.cleaner.uncleanable
+        assert not lines(caplog, "cannot be cleaned")
+        table = table_of(log)
+        await built.until(lambda: TP in built.cleaner.last_runs, "it is cleaned without being asked for")
+        assert table_of(log) == table
 
 
 @on_loop
@@ -945,6 +970,24 @@ async def test_a_damaged_log_is_tried_again_when_it_changes(stage, caplog):
         fill(log, segments=1)
         await built.until(lambda: TP in built.cleaner.last_runs)
         assert len(lines(caplog, "cannot be cleaned")) == 1
+
+
+@on_loop
+async def test_a_log_of_the_same_name_is_not_as_damaged_as_the_one_before(stage):
+    async with stage() as built:
+        log = built.make()
+        fill(log)
+        shape = log.segment_count, log.log_start_offset, log.truncations
+        _damage(segment_path(log.directory, 0, LOG_SUFFIX), "value")
+        built.cleaner.start()
+        await built.until(lambda: TP in built.cleaner.uncleanable)
+        async with built.changing:
+            built.logs.delete(TP)
+            log = built.make(topic_id=NEW_ID)
+            fill(log)
+        assert (log.segment_count, log.log_start_offset, log.truncations) == shape
+        await built.until(lambda: TP in built.cleaner.last_runs)
+        assert TP not in built.cleaner.uncleanable
 
 
 @on_loop

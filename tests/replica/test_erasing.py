@@ -68,6 +68,7 @@ class Stage:
         self.changing = asyncio.Lock()
         self.cleaner = LogCleaner(self.logs, self.changing, loop, self.clock, config)
         self.eraser = LogEraser(self.logs, self.cleaner, loop, self.clock, lambda: config)
+        self.before_begin: Gate | None = None
         self.before_group: Gate | None = None
         self.workers: list[Worker] = []
 
@@ -127,6 +128,8 @@ def stage(tmp_path, monkeypatch):
                 built.workers.append(self)
 
             async def erase(self, task):
+                if built.before_begin is not None:
+                    await built.before_begin.stop()
                 async with aclosing(super().erase(task)) as steps:
                     async for step in steps:
                         if isinstance(step, CleanedGroup) and built.before_group is not None:
@@ -138,8 +141,9 @@ def stage(tmp_path, monkeypatch):
             async with asyncio.timeout(PATIENCE_S):
                 yield built
         finally:
-            if built.before_group is not None:
-                built.before_group.open.set()
+            for gate in (built.before_begin, built.before_group):
+                if gate is not None:
+                    gate.open.set()
             await built.eraser.close()
             await built.cleaner.close()
             built.executor.shutdown()
@@ -389,6 +393,27 @@ async def test_a_log_that_is_cut_meanwhile_begins_anew(stage):
             append(log, (SECRET, b"copied anew"), (b"other", b"v"))
         others = others_of(log)
         assert (await built.over(end)).state is State.DONE
+        assert [each for each in records_of(log) if each[0] < end] == [each for each in others if each[0] < end]
+
+
+@on_loop
+async def test_what_a_worker_finds_in_a_log_that_was_cut_is_no_damage(stage):
+    async with stage() as built:
+        log, gate = built.make(), Gate()
+        built.before_begin = gate
+        built.begin()
+        end = log.log_end_offset
+        built.eraser.ask(FIRST, TP, end)
+        async with asyncio.timeout(PATIENCE_S):
+            await gate.reached.wait()
+        await built.on_disk(built.logs.truncate_to, TP, log.segment_facts()[1].base_offset + 1)
+        while log.log_end_offset < end:
+            append(log, (SECRET, b"copied anew"), (b"other", b"v"))
+        others = others_of(log)
+        built.before_begin = None
+        gate.open.set()
+        found = await built.over(end)
+        assert (found.state, found.attempts) == (State.DONE, 1), found.why
         assert [each for each in records_of(log) if each[0] < end] == [each for each in others if each[0] < end]
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.compaction.plan import LogFacts, Sections, compaction_delay, divide
@@ -48,6 +49,8 @@ _LEASE_PAUSE_S = 1.0
 _LEASE_PATIENCE_S = 120.0
 """How long a group waits for readers that hold its files; a lease runs 30 s at most."""
 _LAST_DATE_MS = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1000
+_OF_FILES = (CleaningFailed, LogError, CorruptRecord, OSError)
+"""What reading and writing a log may end with."""
 _NO_THREADS = "this broker cleans nothing: log.cleaner.enable is false, or log.cleaner.threads is 0"
 
 
@@ -80,9 +83,12 @@ class Mark:
 
     def check(self, logs: LogManager) -> None:
         """Raises Abandoned unless the log may still be cleaned."""
-        log, tp = self.log, self.log.tp
         if self.is_given_up:
             raise Abandoned("it is not wanted any more")
+        self._check_log(logs)
+
+    def _check_log(self, logs: LogManager) -> None:
+        log, tp = self.log, self.log.tp
         if logs.logs.get(tp) is not log:
             raise Abandoned("it was taken away")
         if log.truncations != self.truncations or tp in logs.being_cut:
@@ -96,6 +102,18 @@ class Mark:
         if log.config.compaction_rule != self.compaction_rule:
             raise Abandoned("its compaction.strategy has changed")
 
+    def blamed(self, error: Exception, logs: LogManager) -> Exception:
+        """What ended the work: ``error``, or that the log had changed by then.
+
+        A worker that reads files which were cut, or are another log's by now, finds damage where there is none.
+        """
+        if isinstance(error, _OF_FILES):
+            try:
+                self._check_log(logs)
+            except Abandoned as change:
+                return change
+        return error
+
 
 @dataclass(frozen=True, slots=True)
 class Uncleanable:
@@ -106,10 +124,17 @@ class Uncleanable:
     log_start_offset: int
     truncations: int
     bytes: int
+    topic_id: UUID | None = None
+
+    @classmethod
+    def of(cls, log: Log, why: str) -> Uncleanable:
+        """The log as it is now."""
+        return cls(why, log.segment_count, log.log_start_offset, log.truncations, log.size, log.topic_id)
 
     def is_still(self, log: Log) -> bool:
         """Whether nothing has changed since."""
-        return (self.segment_count, self.log_start_offset, self.truncations) == (
+        return (self.topic_id, self.segment_count, self.log_start_offset, self.truncations) == (
+            log.topic_id,
             log.segment_count,
             log.log_start_offset,
             log.truncations,
@@ -280,12 +305,16 @@ class LogCleaner:
             raise NotCleaned(self._why_not(tp))
 
     def known_failure(self, tp: TopicPartition) -> Uncleanable | None:
-        """Why the log cannot be cleaned; None for one that has changed since."""
+        """Why the log cannot be cleaned; None for one that has changed since, or is not here, or not compacted."""
         known, log = self.uncleanable.get(tp), self._logs.logs.get(tp)
-        if known is not None and log is not None and not known.is_still(log):
+        if known is not None and (log is None or "compact" not in log.config.cleanup_policy or not known.is_still(log)):
             del self.uncleanable[tp]
             return None
         return known
+
+    def known_failures(self) -> list[Uncleanable]:
+        """Of all logs of this broker."""
+        return [known for tp in list(self.uncleanable) if (known := self.known_failure(tp)) is not None]
 
     def forget_failure(self, tp: TopicPartition) -> None:
         """Somebody asks for a cleaning: it is tried, whatever became of earlier ones."""
@@ -441,7 +470,7 @@ class LogCleaner:
             self._logs.set_cleaner_point(tp, worker.stats.end_offset)
         except Exception as error:
             await self._clear(worker, log)
-            self.failed(tp, log, error)
+            self.failed(mark, error)
         except BaseException:
             mark.is_given_up = True  # a group may wait to be put in place
             self._put_back(tp)
@@ -597,15 +626,17 @@ class LogCleaner:
         if wish is not None and not wish.done():
             wish.set_result(stats)
 
-    def failed(self, tp: TopicPartition, log: Log | None, error: Exception) -> None:
+    def failed(self, mark: Mark, error: Exception) -> None:
+        log, tp = mark.log, mark.log.tp
         self.failures += 1
-        is_expected = isinstance(error, Abandoned | CleaningFailed | LogError | CorruptRecord | OSError)
+        error = mark.blamed(error, self._logs)
+        is_expected = isinstance(error, (Abandoned, *_OF_FILES))
         if not is_expected:
             _logger.error("cleaning %s failed unexpectedly", tp, exc_info=error)
         is_lasting = isinstance(error, CorruptRecord) or (
             isinstance(error, CleaningFailed) and error.kind in (Failure.CORRUPT, Failure.DISK)
         )
-        if log is not None and (is_lasting or not is_expected):
+        if is_lasting or not is_expected:
             self._give_up(log, str(error))
         elif isinstance(error, DiskFull) or (isinstance(error, CleaningFailed) and error.kind is Failure.NO_ROOM):
             _logger.warning("%s is not cleaned now, and will be tried again: %s", tp, error)
@@ -623,7 +654,7 @@ class LogCleaner:
                 log.tp,
                 why,
             )
-        self.uncleanable[log.tp] = Uncleanable(why, log.segment_count, log.log_start_offset, log.truncations, log.size)
+        self.uncleanable[log.tp] = Uncleanable.of(log, why)
 
 
 def _follow(wish: asyncio.Future[CleanerStats], other: asyncio.Future[CleanerStats]) -> None:

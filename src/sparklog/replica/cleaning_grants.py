@@ -275,7 +275,7 @@ class CleaningGrants:
         await asyncio.gather(*grant.placed.values(), return_exceptions=True)
         try:
             if error is not None:
-                self._cleaner.failed(grant.tp, grant.mark.log, _as_of_a_job(error))
+                self._cleaner.failed(grant.mark, _as_of_a_job(error))
         finally:
             await self._sweep(grant.tp, grant.mark.log)
 

@@ -270,7 +270,7 @@ class LogEraser:
             await self._erase(known, replica, mark, worker)
         except Exception as error:
             await self._clear(worker, log)
-            _conclude(replica, error)
+            _conclude(replica, mark.blamed(error, self._logs))
         except BaseException:
             mark.is_given_up = True  # a segment may wait to be put in place
             await asyncio.shield(self._tasks.spawn(self._clear(worker, log), f"giving up the erasure of {log.tp}"))

@@ -3,6 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from uuid import UUID
 
 from compaction.keyed import fill
@@ -15,7 +16,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import LogError
 from sparklog.log.directories.manager import LogManager
 from sparklog.metrics.collectors.cleaner import CleanerCollector
-from sparklog.replica.cleaning import LogCleaner, Uncleanable
+from sparklog.replica.cleaning import LogCleaner, Mark, Uncleanable
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -30,15 +31,18 @@ def test_what_was_cleaned_and_what_cannot_be(tmp_path):
             tp = TopicPartition("t", 0)
             stats = CleanerStats(bytes_read=1000, bytes_written=250, buffer_utilization=0.5, seconds=3.0)
             cleaner._succeeded(tp, stats, 0)
-            cleaner.failed(tp, None, LogError("no"))
-            cleaner.uncleanable[tp] = Uncleanable("broken", 1, 0, 0, 77)
+            log = logs.get_or_create(tp, parse(TopicConfig, {"cleanup.policy": "compact"}), UUID(int=1))
+            cleaner.failed(Mark.of(log), LogError("no"))
+            cleaner.uncleanable[tp] = replace(Uncleanable.of(log, "broken"), bytes=77)
             cleaner.under_way.add(tp)
-            page = collected(CleanerCollector(cleaner))
+            pages = [collected(CleanerCollector(cleaner))]
+            logs.delete(tp)
+            pages.append(collected(CleanerCollector(cleaner)))
             await cleaner.close()
             logs.close()
-            return page
+            return pages
 
-    page = asyncio.run(main())
+    page, after = asyncio.run(main())
     assert page.value("kafka_log_logcleaner_max_buffer_utilization_percent") == 50
     assert page.value("kafka_log_logcleaner_max_clean_time_secs") == 3
     assert page.value("kafka_log_logcleaner_cleaner_recopy_percent") == 25
@@ -47,6 +51,8 @@ def test_what_was_cleaned_and_what_cannot_be(tmp_path):
     assert page.value("sparklog_cleanings_total", outcome="done") == 1
     assert page.value("sparklog_cleanings_total", outcome="failed") == 1
     assert page.value("sparklog_cleanings_running") == 1
+    assert after.value("kafka_log_logcleanermanager_uncleanable_partitions_count") == 0, "of a log that is gone"
+    assert after.value("kafka_log_logcleanermanager_uncleanable_bytes") == 0
 
 
 def test_how_far_the_cleaners_are_behind_is_told_though_none_of_them_runs(tmp_path):
@@ -73,9 +79,7 @@ def test_how_far_the_cleaners_are_behind_is_told_though_none_of_them_runs(tmp_pa
             assert len({each.size for each in segments[:4]}) == 1
             logs.set_cleaner_point(worst, segments[1].base_offset)
             log = logs.logs[broken]
-            cleaner.uncleanable[broken] = Uncleanable(
-                "broken", log.segment_count, log.log_start_offset, log.truncations, log.size
-            )
+            cleaner.uncleanable[broken] = Uncleanable.of(log, "broken")
             at.append(told(cleaner))
             clock.advance(60 + 33)
             at.append(told(cleaner))
