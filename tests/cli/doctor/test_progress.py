@@ -3,9 +3,17 @@
 import pytest
 
 from sparklog.cli.doctor.finding import Severity
-from sparklog.cli.doctor.progress import GroupProgress, compaction_findings, group_findings, transaction_findings
+from sparklog.cli.doctor.progress import (
+    GroupProgress,
+    compaction_findings,
+    group_findings,
+    rebalance_findings,
+    rebalancing,
+    transaction_findings,
+)
 from sparklog.cli.extents import Extents
 from sparklog.client.admin.compaction import BrokerCompaction, CompactionDescription, CompactionState
+from sparklog.client.admin.groups import GroupListing
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.admin.transactions import ActiveProducer, TransactionListing
 from sparklog.structs import TopicPartition
@@ -28,6 +36,30 @@ def test_what_was_deleted_unread():
     (found,) = group_findings(groups, Extents({TP: 8, OTHER: 9}, {TP: 10, OTHER: 10}, {}), 10)
     assert (found.severity, found.where) == (Severity.WARNING, ("group g", "a-0"))
     assert found.what.startswith("3 offsets were deleted")
+
+
+@pytest.mark.parametrize(
+    ("state", "is_it"),
+    [
+        ("PreparingRebalance", True),
+        ("CompletingRebalance", True),
+        ("Assigning", True),
+        ("Reconciling", True),
+        ("Stable", False),
+        ("Empty", False),
+    ],
+)
+def test_states_of_a_rebalance(state, is_it):
+    listed = [GroupListing("g", "consumer", state, "classic")]
+    assert rebalancing(listed) == ({"g"} if is_it else set())
+
+
+def test_a_group_in_which_a_member_is_waited_for():
+    (found,) = rebalance_findings({"pay day"}, 10)
+    assert (found.severity, found.where) == (Severity.WARNING, ("group pay day",))
+    assert "10 s" in found.what
+    assert "sparklog group describe 'pay day'" in found.advice
+    assert "max.poll.interval.ms" in found.advice
 
 
 def test_transactions():

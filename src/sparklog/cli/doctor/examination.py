@@ -26,7 +26,14 @@ from sparklog.cli.doctor.partitions import (
     partition_findings,
     zookeeper_findings,
 )
-from sparklog.cli.doctor.progress import GroupProgress, compaction_findings, group_findings, transaction_findings
+from sparklog.cli.doctor.progress import (
+    GroupProgress,
+    compaction_findings,
+    group_findings,
+    rebalance_findings,
+    rebalancing,
+    transaction_findings,
+)
 from sparklog.cli.doctor.settings import MIN_ISR, UNCLEAN, setting_findings
 from sparklog.cli.extents import find_extents
 from sparklog.cli.internal import is_internal_group
@@ -45,6 +52,8 @@ T = TypeVar("T")
 
 _ASK_S = 5.0
 """How long one broker may take to answer."""
+_REBALANCE_S = 10.0
+"""How long a rebalance may take: members hear of one by the next heartbeat, 3 s unless set otherwise."""
 _DENIED = {ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
@@ -68,6 +77,8 @@ class Examination:
         self._limits = limits
         self._cluster: ClusterInfo = admin.describe_cluster()
         self._read: dict[str, dict[str, str]] = {}
+        self._rebalancing: tuple[set[str], float] = set(), clock.monotonic()
+        """Groups in a rebalance when groups were looked at, and when that was, in seconds."""
 
     def run(self) -> list[Finding]:
         """All findings, the worst first; what cannot be looked at is among them."""
@@ -83,6 +94,7 @@ class Examination:
             "certificates": self._certificates,
             "HTTP ports": self._http_ports,
             "this machine": self._machine,
+            "rebalances": self._rebalances,
         }
         return by_severity(each for part, look in parts.items() for each in _looked_at(part, look))
 
@@ -138,6 +150,7 @@ class Examination:
 
     def _groups(self) -> Iterator[Finding]:
         listed, failures = self._admin.reachable_groups(timeout=_ASK_S)
+        self._rebalancing = rebalancing(listed), self._clock.monotonic()
         groups = []
         for each in listed:
             if not is_internal_group(each.group_id):
@@ -152,6 +165,15 @@ class Examination:
         yield from group_findings(groups, extents, self._limits.lag)
         for broker, error in sorted(failures.items()):
             yield _unseen(f"groups of broker {broker}", error)
+
+    def _rebalances(self) -> Iterator[Finding]:
+        """The last part: what was looked at meanwhile has not to be waited for."""
+        at_first, since = self._rebalancing
+        if not at_first:
+            return
+        self._clock.sleep(max(0.0, since + _REBALANCE_S - self._clock.monotonic()))
+        at_last = rebalancing(self._admin.reachable_groups(timeout=_ASK_S)[0])
+        yield from rebalance_findings(at_first & at_last, _REBALANCE_S)
 
     def _transactions(self) -> Iterator[Finding]:
         from sparklog.structs import TopicPartition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,8 +11,12 @@ from sparklog.cli.doctor.finding import Finding, Severity
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
     from sparklog.client.admin.compaction import CompactionDescription
+    from sparklog.client.admin.groups import GroupListing
     from sparklog.client.admin.transactions import ActiveProducer, TransactionListing
     from sparklog.structs import TopicPartition
+
+_REBALANCING = {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
+"""The states of both protocols in which members wait for one another."""
 
 
 class GroupProgress(NamedTuple):
@@ -42,6 +46,23 @@ def group_findings(groups: Iterable[GroupProgress], extents: Extents, max_lag: i
             )  # fmt: skip
         elif lag > max_lag:
             yield Finding(Severity.WARNING, f"{lag:,} records behind", where, f"add consumers; {describe}")
+
+
+def rebalancing(listed: Iterable[GroupListing]) -> set[str]:
+    """The ids of the groups whose members wait for one another."""
+    return {each.group_id for each in listed if each.state in _REBALANCING}
+
+
+def rebalance_findings(group_ids: Collection[str], apart_s: float) -> Iterator[Finding]:
+    """Groups that were in a rebalance at two looks, ``apart_s`` seconds apart: most end sooner."""
+    for group_id in sorted(group_ids):
+        yield Finding(
+            Severity.WARNING,
+            f"a rebalance has not ended within {apart_s:.0f} s: until all members have joined again, they read nothing",
+            (f"group {group_id}",),
+            f"sparklog group describe {quote(group_id)}; see by their logs which of these members does not poll, and"
+            " stop it: the others wait for it as long as its max.poll.interval.ms, 5 minutes unless set",
+        )
 
 
 def transaction_findings(
