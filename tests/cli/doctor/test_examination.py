@@ -36,7 +36,8 @@ class Groups:
 def looked_at(*answers):
     clock = ManualClock()
     before = clock.monotonic()
-    found = Examination(Groups(*answers), ClientConfig.from_properties({"bootstrap.servers": "127.0.0.1:9092"}), clock, Limits()).run()
+    config = ClientConfig.from_properties({"bootstrap.servers": "127.0.0.1:9092"})
+    found = Examination(Groups(*answers), config, clock, Limits()).run()
     return [each.where for each in found if each.where[0].startswith("group ")], clock.monotonic() - before
 
 

@@ -3,11 +3,13 @@
 from cli.doctor.clusters import cluster, partition
 
 from sparklog.cli.doctor.settings import setting_findings
+from sparklog.client.admin.reassignments import PartitionReassignment
+from sparklog.structs import TopicPartition
 
 
 def told(topics, min_isr, unclean=None, **more):
     found = cluster({name: [partition(0, each[0], each)] for name, each in topics.items()}, **more)
-    return [(each.where, each.advice) for each in setting_findings(found, min_isr, unclean or {})]
+    return [(each.where, each.advice) for each in setting_findings(found, min_isr, unclean or {}, {})]
 
 
 def test_three_replicas_of_which_one_may_have_it_all():
@@ -50,3 +52,11 @@ def test_one_replica_is_told_of_where_there_could_be_more():
     assert told({"a": [0]}, {"a": 1}, live=range(5)) == [
         (("a",), "sparklog cluster reassign --topic a --replication 3")
     ]
+
+
+def test_a_topic_on_the_move_has_the_replicas_that_it_is_to_have():
+    found = cluster({"a": [partition(0, 0, [1, 2, 0], [0, 1])]})
+    another_place = {TopicPartition("a", 0): PartitionReassignment((1, 2, 0), (2,), (0,))}
+    one_more = {TopicPartition("a", 0): PartitionReassignment((1, 2, 0), (2,), ())}
+    assert list(setting_findings(found, {"a": 1}, {}, another_place)) == []
+    assert [each.where for each in setting_findings(found, {"a": 1}, {}, one_more)] == [("a",)]

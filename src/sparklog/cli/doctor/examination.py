@@ -38,11 +38,12 @@ from sparklog.cli.doctor.settings import MIN_ISR, UNCLEAN, setting_findings
 from sparklog.cli.extents import find_extents
 from sparklog.cli.internal import is_internal_group
 from sparklog.errors import ApiError, ErrorCode, SparklogError
-from sparklog.structs import BrokerId, Endpoint
+from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
     from sparklog.client.admin.log_dirs import LogDir
+    from sparklog.client.admin.reassignments import PartitionReassignment
     from sparklog.client.cluster.config import ClientConfig
     from sparklog.clock import Clock
     from sparklog.cluster.info import ClusterInfo
@@ -124,7 +125,18 @@ class Examination:
             min_isr = self._setting(MIN_ISR)
         except SparklogError as failure:  # what is seen without it is told all the same
             yield _unseen(f"{MIN_ISR} of topics", failure)
-        yield from partition_findings(self._cluster, {name: int(value) for name, value in min_isr.items()})
+        moves: dict[TopicPartition, PartitionReassignment] = {}
+        try:
+            moves = self._moves
+        except SparklogError as failure:
+            yield _unseen("moves of replicas", failure)
+        yield from partition_findings(self._cluster, {name: int(value) for name, value in min_isr.items()}, moves)
+
+    @cached_property
+    def _moves(self) -> dict[TopicPartition, PartitionReassignment]:
+        """What is on the move; nothing where the controller, which is asked, is gone or silent: that is told of."""
+        told, _ = self._controllers
+        return self._admin.list_partition_reassignments() if self._cluster.controller in told else {}
 
     def _setting(self, name: str) -> dict[str, str]:
         """Of every topic. Raises SparklogError at once where brokers are known not to tell."""
@@ -146,7 +158,7 @@ class Examination:
 
     def _settings(self) -> Iterator[Finding]:
         min_isr = {name: int(value) for name, value in self._setting(MIN_ISR).items()}
-        return setting_findings(self._cluster, min_isr, self._setting(UNCLEAN))
+        return setting_findings(self._cluster, min_isr, self._setting(UNCLEAN), self._moves)
 
     def _groups(self) -> Iterator[Finding]:
         listed, failures = self._admin.reachable_groups(timeout=_ASK_S)
@@ -176,8 +188,6 @@ class Examination:
         yield from rebalance_findings(at_first & at_last, _REBALANCE_S)
 
     def _transactions(self) -> Iterator[Finding]:
-        from sparklog.structs import TopicPartition
-
         partitions = [
             TopicPartition(topic.name, each.partition)
             for topic in self._cluster.topics.values()

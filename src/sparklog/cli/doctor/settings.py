@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from sparklog.cli.doctor.finding import Finding, Severity
 from sparklog.cluster.info import ClusterInfo
+from sparklog.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from sparklog.client.admin.reassignments import PartitionReassignment
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 
-def setting_findings(cluster: ClusterInfo, min_isr: Mapping[str, int], unclean: Mapping[str, str]) -> Iterator[Finding]:
-    """``min_isr`` and ``unclean`` are these settings by topic. A topic's replicas are those of its first partition."""
+def setting_findings(
+    cluster: ClusterInfo,
+    min_isr: Mapping[str, int],
+    unclean: Mapping[str, str],
+    moves: Mapping[TopicPartition, PartitionReassignment],
+) -> Iterator[Finding]:
+    """``min_isr`` and ``unclean`` are these settings by topic. A topic's replicas are those of its first partition,
+    without those that a move takes away."""
     replicas = {
-        name: len(topic.partitions[0].replicas) for name, topic in sorted(cluster.topics.items()) if topic.partitions
+        name: len(topic.partitions[0].replicas) - len(move.removing if move else ())
+        for name, topic in sorted(cluster.topics.items())
+        if topic.partitions
+        for move in [moves.get(TopicPartition(name, topic.partitions[0].partition))]
     }
     theirs = [name for name, topic in cluster.topics.items() if topic.internal]
     ours = [name for name in replicas if name not in theirs]
