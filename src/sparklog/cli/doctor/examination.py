@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -27,6 +28,7 @@ from sparklog.cli.doctor.partitions import (
     zookeeper_findings,
 )
 from sparklog.cli.doctor.progress import (
+    IO_LIMIT,
     GroupProgress,
     compaction_findings,
     group_findings,
@@ -78,6 +80,7 @@ class Examination:
         self._limits = limits
         self._cluster: ClusterInfo = admin.describe_cluster()
         self._read: dict[str, dict[str, str]] = {}
+        self._told_settings: dict[BrokerId, dict[str, str | None]] = {}
         self._rebalancing: tuple[set[str], float] = set(), clock.monotonic()
         """Groups in a rebalance when groups were looked at, and when that was, in seconds."""
 
@@ -201,7 +204,14 @@ class Examination:
         return transaction_findings(hanging, long_open, open_s)
 
     def _compaction(self) -> Iterator[Finding]:
-        return compaction_findings(self._admin.describe_compaction())
+        found = self._admin.describe_compaction()
+        limits = {broker: self._cleaner_limit(broker) for broker in found.brokers}
+        return compaction_findings(found, {broker: each for broker, each in limits.items() if each is not None})
+
+    def _cleaner_limit(self, broker: BrokerId) -> float | None:
+        """Bytes a second; None for none. By default it is the greatest number that there is."""
+        told = self._broker_settings(broker).get(IO_LIMIT)
+        return None if not told or float(told) >= sys.float_info.max else float(told)
 
     def _certificates(self) -> Iterator[Finding]:
         from sparklog.config.security_protocol import SecurityProtocol
@@ -225,12 +235,18 @@ class Examination:
 
     def _http_port(self, broker: BrokerId) -> Endpoint | None:
         """Where it listens by HTTP, as far as its settings tell: a port of 0 is whichever was free."""
-        try:
-            settings = {each.name: each.value for each in self._admin.broker_configs(broker)}
-        except SparklogError:
-            return None
-        port = int(settings.get("sparklog.metrics.port") or -1)
+        port = int(self._broker_settings(broker).get("sparklog.metrics.port") or -1)
         return Endpoint(self._cluster.brokers[broker].host, port) if port > 0 else None
+
+    def _broker_settings(self, broker: BrokerId) -> dict[str, str | None]:
+        """By name; none where the broker does not tell."""
+        if broker not in self._told_settings:
+            try:
+                told = {each.name: each.value for each in self._admin.broker_configs(broker)}
+            except SparklogError:
+                told = {}
+            self._told_settings[broker] = told
+        return self._told_settings[broker]
 
     def _machine(self) -> Iterator[Finding]:
         here = local_directories(self._log_dirs[0], self._cluster.cluster_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,11 +11,16 @@ from sparklog.cli.doctor.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
-    from sparklog.client.admin.compaction import CompactionDescription
+    from sparklog.client.admin.compaction import CompactionDescription, CompactionState
     from sparklog.client.admin.groups import GroupListing
     from sparklog.client.admin.transactions import ActiveProducer, TransactionListing
-    from sparklog.structs import TopicPartition
+    from sparklog.structs import BrokerId, TopicPartition
 
+IO_LIMIT = "log.cleaner.io.max.bytes.per.second"
+_CLEANED_WITHIN_S = 3600
+"""A log that waits for longer is told of, as SparklogCleaningBehind does."""
+_TELLING_BYTES = 16 << 20
+"""A cleaning of less says little of how fast the next one is: it has hardly begun before it ends."""
 _REBALANCING = {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
 """The states of both protocols in which members wait for one another."""
 
@@ -84,8 +90,11 @@ def transaction_findings(
         )  # fmt: skip
 
 
-def compaction_findings(found: CompactionDescription) -> Iterator[Finding]:
-    """Logs that cannot be cleaned, and brokers that clean none of theirs."""
+def compaction_findings(found: CompactionDescription, limits: Mapping[BrokerId, float]) -> Iterator[Finding]:
+    """Logs that cannot be cleaned, brokers that clean none of theirs, and those that do not keep up.
+
+    ``limits`` are the brokers' ``log.cleaner.io.max.bytes.per.second``, where there are any.
+    """
     for replica, state in sorted(found.replicas.items()):
         if state.uncleanable is not None:
             yield Finding(
@@ -94,8 +103,46 @@ def compaction_findings(found: CompactionDescription) -> Iterator[Finding]:
                 f"sparklog compact status {replica.tp.topic}; then: sparklog compact run {replica.tp.topic}",
             )  # fmt: skip
     idle = {broker for broker, each in found.brokers.items() if not each.is_enabled or not each.threads}
-    for broker in sorted(idle & {replica.broker for replica in found.replicas}):
+    holders = {replica.broker for replica in found.replicas}
+    for broker in sorted(idle & holders):
         yield Finding(
             Severity.WARNING, "a broker has compacted logs and cleans none", (f"broker {broker}",),
             "set log.cleaner.enable=true there, and start it again",
         )  # fmt: skip
+    for broker in sorted(holders - idle):
+        theirs = {replica.tp: state for replica, state in found.replicas.items() if replica.broker == broker}
+        yield from _cleaning_behind(broker, theirs, found.brokers[broker].threads, limits.get(broker))
+
+
+def _cleaning_behind(
+    broker: BrokerId, logs: Mapping[TopicPartition, CompactionState], threads: int, limit: float | None
+) -> Iterator[Finding]:
+    """Of one broker: logs that are overdue, or else more to clean than can be done soon; ``limit``: bytes a second."""
+    runs = [each.last_run for each in logs.values() if each.last_run and each.last_run.bytes_before >= _TELLING_BYTES]
+    seconds = sum(run.seconds for run in runs)
+    speed = threads * sum(run.bytes_before for run in runs) / seconds if seconds else math.inf
+    is_limited = limit is not None and limit < speed
+    speed = min(speed, limit or math.inf)
+    raised = (
+        f"sparklog config alter --broker {broker} --delete-config {IO_LIMIT}" if is_limited
+        else f"sparklog config alter --broker {broker} --config log.cleaner.threads={threads + 1}, and as much more"
+        " log.cleaner.dedupe.buffer.size, which they share"
+    )  # fmt: skip
+    overdue = {tp: each.delay_ms / 1000 for tp, each in logs.items() if each.delay_ms / 1000 > _CLEANED_WITHIN_S}
+    due = sum(each.clean_bytes + each.cleanable_bytes for each in logs.values() if each.is_due)
+    if overdue:
+        hours = max(overdue.values()) / 3600
+        yield Finding(
+            Severity.WARNING, f"compacted logs are past their max.compaction.lag.ms by up to {hours:.0f} h",
+            tuple(f"{tp} on broker {broker}" for tp in sorted(overdue)),
+            f"sparklog compact status {min(overdue).topic}; if none is being cleaned, the broker's log says why; if the"
+            f" cleaner is too slow: {raised}",
+        )  # fmt: skip
+    elif due > _CLEANED_WITHIN_S * speed:
+        slow = f", at {IO_LIMIT}={limit:,.0f}" if is_limited else ""
+        yield Finding(
+            Severity.WARNING,
+            f"the cleaner is behind: compacted logs of {due:,} bytes wait for about {due / speed / 3600:.1f} h{slow}",
+            (f"broker {broker}",),
+            f"sparklog compact status; {raised}",
+        )
