@@ -10,7 +10,13 @@ from record.legacy_bytes import entry, wrapper
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as produce_wire
-from sparklog.protocol.messages import ListOffsetsRequest
+from sparklog.protocol.messages import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
 from sparklog.record.compression import CompressionType
 from sparklog.record.legacy.message_set import iter_messages, unwrap
 from sparklog.structs import TopicPartition
@@ -200,6 +206,41 @@ def test_offsets_are_the_beginnings_of_segments_and_the_end(connection, topic):
 def test_of_an_empty_log_both_ends_are_one(connection, tp):
     assert offsets(connection, tp, -1, 5) == (ErrorCode.NONE, [0])
     assert offsets(connection, tp, -2, 5) == (ErrorCode.NONE, [0])
+
+
+def test_topics_are_made_described_and_deleted_by_the_first_versions(connection, topic):
+    asked = CreateTopicsRequest.CreatableTopic
+    settings = [asked.CreatableTopicConfig(name="retention.ms", value="5000")]
+    new = asked(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=settings)
+    create = CreateTopicsRequest(topics=[new], timeout_ms=20_000)
+    codes = [wire.ask(connection, ApiKey.CREATE_TOPICS, 0, create).topics[0].error_code for _ in range(2)]
+    assert codes == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+    assert set(wire.leaders(connection, topic)) == {0, 1}
+
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    names = ["retention.ms", "segment.bytes"]
+    describe = DescribeConfigsRequest(
+        resources=[resource(resource_type=2, resource_name=topic, configuration_keys=names)]
+    )
+    (result,) = wire.ask(connection, ApiKey.DESCRIBE_CONFIGS, 0, describe).results
+    assert {each.name: (each.value, each.is_default) for each in result.configs} == {
+        "retention.ms": ("5000", False),
+        "segment.bytes": (str(1 << 30), True),
+    }
+    delete = DeleteTopicsRequest(topic_names=[topic], timeout_ms=20_000)
+    (gone,) = wire.ask(connection, ApiKey.DELETE_TOPICS, 0, delete).responses
+    assert (gone.name, gone.error_code) == (topic, ErrorCode.NONE)
+    assert topic not in wire.topic_names(connection)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_end_of_an_epoch_is_told_in_the_first_versions(connection, tp, version):
+    wire.produce(connection, tp, wire.batch_of(b"a", b"b"))
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    asked = topic(topic=tp.topic, partitions=[topic.OffsetForLeaderPartition(partition=0, leader_epoch=0)])
+    request = OffsetForLeaderEpochRequest(topics=[asked])
+    (told,) = wire.ask(connection, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request).topics[0].partitions
+    assert (told.error_code, told.end_offset, told.leader_epoch) == (ErrorCode.NONE, 2, 0 if version else -1)
 
 
 @pytest.mark.skipif(bool(LACK), reason=LACK)

@@ -28,7 +28,7 @@ from sparklog.security.access import Operation
 from sparklog.zk.znodes import TopicAssignment
 
 API = ApiKey.CREATE_TOPICS
-VERSIONS = range(2, 8)
+VERSIONS = range(0, 8)
 _FIRST_STRICT = 6
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 _MOST_PARTITIONS = MOST_ELEMENTS

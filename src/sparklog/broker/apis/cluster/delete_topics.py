@@ -20,7 +20,7 @@ from sparklog.protocol.wire import ZERO_UUID
 from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.DELETE_TOPICS
-VERSIONS = range(1, 7)
+VERSIONS = range(0, 7)
 _FIRST_STRICT = 5
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 _Result = DeleteTopicsResponse.DeletableTopicResult

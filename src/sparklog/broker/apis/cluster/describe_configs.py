@@ -27,7 +27,7 @@ from sparklog.protocol.messages import DescribeConfigsRequest, DescribeConfigsRe
 from sparklog.security.access import Operation
 
 API = ApiKey.DESCRIBE_CONFIGS
-VERSIONS = range(1, 5)
+VERSIONS = range(0, 5)
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 _BROKER_DEFINITIONS = {name: each for name, (_, each) in definitions(BrokerConfig).items()} | DYNAMIC_DEFINITIONS
@@ -128,6 +128,7 @@ class _Entries:
             value=None if is_secret else synonyms[0].text,
             read_only=read_only,
             config_source=synonyms[0].source,
+            is_default=synonyms[0].source is Source.DEFAULT,
             is_sensitive=is_secret,
             synonyms=described if self._asked.include_synonyms else [],
             config_type=definition.kind,

@@ -14,7 +14,7 @@ from sparklog.security.access import CLUSTER, Operation
 from sparklog.structs import OffsetAndEpoch, TopicPartition
 
 API = ApiKey.OFFSET_FOR_LEADER_EPOCH
-VERSIONS = range(2, 5)
+VERSIONS = range(0, 5)
 _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 _UNDEFINED = OffsetAndEpoch(-1, -1)
 

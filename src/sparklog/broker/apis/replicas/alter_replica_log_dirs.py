@@ -19,7 +19,7 @@ from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.ALTER_REPLICA_LOG_DIRS
-VERSIONS = range(1, 3)
+VERSIONS = range(0, 3)
 _Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 
 

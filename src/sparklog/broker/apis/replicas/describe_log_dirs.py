@@ -15,7 +15,7 @@ from sparklog.security.access import Operation
 from sparklog.structs import TopicPartition
 
 API = ApiKey.DESCRIBE_LOG_DIRS
-VERSIONS = range(1, 5)
+VERSIONS = range(0, 5)
 _Result = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = _Result.DescribeLogDirsTopic
 
