@@ -35,7 +35,7 @@ def test_the_tour_tells_the_truth_and_leaves_a_picture_only(
         text=True,
     )
     out, err = tour.communicate(timeout=DEADLINE_S)
-    assert (tour.returncode, err) == (0, ""), out
+    assert (tour.returncode, err) == (0, ""), f"{out}\n{err}"  # whole: by its text it is known whether to try again
     assert processes_left() == []
     assert list(temporary.glob("sparklog-demo-*")) == []
 
