@@ -3,14 +3,18 @@
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from sparklog.client import Admin
 from sparklog.errors import SparklogError
 from sparklog.spark import session
-from sparklog.spark.batch.arguments import add_cluster, client_settings
-from sparklog.spark.batch.compact import CompactOptions, run
+from sparklog.spark.batch.arguments import add_cluster, add_output, client_settings
+from sparklog.spark.batch.compact import CompactOptions, Report, run
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.batch.unattended import run_rounds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def main() -> int:
@@ -27,6 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--master", help="where Spark runs (default: all cores of this machine, and a task that dies is tried again)"
     )
+    add_output(parser)
     args = parser.parse_args()
     if args.once and args.every:
         parser.error("--once and --every exclude each other")
@@ -47,9 +52,22 @@ def main() -> int:
             return 1
     spark = session("compaction", master=args.master or _all_cores())
     try:
-        return run_rounds(rounds(args.every), lambda: run(spark, options), lambda line: print(line, flush=True))
+        return _rounds(spark, options, args.every, as_json=args.output == "json")
     finally:
         spark.stop()
+
+
+def _rounds(spark: "SparkSession", options: CompactOptions, every_s: float | None, *, as_json: bool) -> int:
+    """The exit code. Where programs read standard output, what people read of a round is on standard error."""
+
+    def once() -> Report:
+        report = run(spark, options)
+        if as_json and report.replicas:
+            print(report.to_json(), flush=True)
+        return report
+
+    told = sys.stderr if as_json else sys.stdout
+    return run_rounds(rounds(every_s), once, lambda line: print(line, file=told, flush=True))
 
 
 def _count(text: str) -> int:

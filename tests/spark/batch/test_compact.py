@@ -1,5 +1,6 @@
 """The job that compacts, beside a broker that compacts the same logs itself."""
 
+import json
 import logging
 import re
 import threading
@@ -16,7 +17,7 @@ from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
 from sparklog.errors import ApiError, ConnectionFailed
 from sparklog.spark.batch import compact
-from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, run, run_on
+from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, Report, run, run_on
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
 from sparklog.structs import TopicPartition
 
@@ -321,6 +322,24 @@ def test_a_dry_run_counts_the_active_segment_of_a_topic_that_is_named(logs, admi
     said = str(run_here(logs, "young", dry_run=True))
     assert "would be cleaned, 0.0 MB of it" in said
     assert "of the 1.0 MB beyond, its active segment among them, what may be cleaned" in said
+
+
+def test_a_report_is_told_to_programs_as_the_brokers_cleanings_are():
+    stats = CleanerStats(
+        bytes_read=1000, bytes_written=250, messages_read=40, messages_written=10, seconds=1.25, end_offset=40
+    )
+    report = Report(
+        [
+            ReplicaReport(replica("t"), "cleaned", stats=stats),
+            ReplicaReport(replica("u"), "not cleaned: no", is_failure=True),
+        ]
+    )
+    cleaned, not_cleaned = map(json.loads, report.to_json().splitlines())
+    names = "topic partition broker bytes_before bytes_after reduction_percent records_before records_after seconds"
+    assert list(cleaned) == list(not_cleaned) == [*names.split(), "result", "is_failure"]
+    assert list(cleaned.values())[1:] == [0, cleaned["broker"], 1000, 250, 75.0, 40, 10, 1.2, "cleaned", False]
+    assert list(not_cleaned.values())[3:] == [None] * 6 + ["not cleaned: no", True]
+    assert Report().to_json() == ""
 
 
 @pytest.mark.parametrize(("written", "said"), [(50, "(50.0% less)"), (150, "(50.0% more)")])

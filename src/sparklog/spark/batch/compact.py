@@ -11,6 +11,7 @@ lapse, and what is in place by then is in place.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,6 +104,9 @@ class CompactOptions:
         return {**of_job(COMPACT, self.client), "bootstrap.servers": self.bootstrap_servers}
 
 
+_NUMBERS = ("bytes_before", "bytes_after", "reduction_percent", "records_before", "records_after", "seconds")
+
+
 @dataclass
 class ReplicaReport:
     """What became of one replica."""
@@ -118,7 +122,7 @@ class ReplicaReport:
         where, stats = f"{self.replica.tp} at broker {self.replica.broker}: {self.outcome}", self.stats
         if stats is None:
             return where
-        saved = 100 - 100 * stats.bytes_written / stats.bytes_read if stats.bytes_read else 0.0
+        saved = _saved(stats)
         change = f"{saved:.1f}% less" if saved >= 0 else f"{-saved:.1f}% more"
         return (
             f"{where} up to {stats.end_offset}, {stats.bytes_read / _MB:,.1f} MB -> {stats.bytes_written / _MB:,.1f} MB"
@@ -126,12 +130,28 @@ class ReplicaReport:
             f" {stats.seconds:.1f} s of tasks{f' ({self.stages})' if str(self.stages) else ''}"
         )
 
+    def to_dict(self) -> dict[str, object]:
+        """Under the names that ``sparklog compact run --output json`` has; null where tasks cleaned nothing."""
+        stats, numbers = self.stats, dict[str, object].fromkeys(_NUMBERS)
+        if stats is not None:
+            sizes = (stats.bytes_read, stats.bytes_written, round(_saved(stats), 1))
+            counts = (stats.messages_read, stats.messages_written, round(stats.seconds, 1))
+            numbers = dict(zip(_NUMBERS, (*sizes, *counts), strict=True))
+        (topic, partition), broker = self.replica.tp, self.replica.broker
+        where = {"topic": topic, "partition": partition, "broker": broker}
+        return {**where, **numbers, "result": self.outcome, "is_failure": self.is_failure}
+
     def summary(self) -> tuple[str, ...]:
         """Kafka's summary of a cleaning, then a line for each stage with what its tasks took; nothing without one."""
         if self.stats is None:
             return ()
         name = f"{self.replica.tp} at broker {self.replica.broker}"
         return (*self.stats.summary(name, 0), *self.stages.summary())
+
+
+def _saved(stats: CleanerStats) -> float:
+    """By how much it became smaller, in percent."""
+    return 100 - 100 * stats.bytes_written / stats.bytes_read if stats.bytes_read else 0.0
 
 
 @dataclass
@@ -146,6 +166,10 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.replicas)) or "nothing is to be compacted"
+
+    def to_json(self) -> str:
+        """An object a line, for each replica; empty where nothing is to be compacted."""
+        return "\n".join(json.dumps(each.to_dict()) for each in self.replicas)
 
 
 def run(spark: SparkSession, options: CompactOptions) -> Report:

@@ -105,8 +105,8 @@ def run(
 
     The brokers' workers clean, one for each log; or the job of jobs/compact.py, with several tasks for each log.
     Without --by it is the job where Spark and Java are installed, this machine has several cores, and there are 2 GB or
-    more to read. The job needs to see the brokers' files. What it does not see the brokers clean, and what --partition
-    or --output json ask for. Ctrl-C ends the job.
+    more to read, and neither --partition nor --output json is given. The job needs to see the brokers' files. What it
+    does not see the brokers clean. With --output json it prints an object a line. Ctrl-C ends the job.
 
     \b
     Examples:
@@ -120,14 +120,15 @@ def run(
     if partitions and len(topics) != 1:
         raise click.UsageError("--partition needs the one TOPIC that it is of")
     is_for_brokers = as_json or bool(partitions)
-    if by == "spark" and is_for_brokers:
-        raise click.UsageError("--by spark takes neither --partition nor --output json")
+    if by == "spark" and partitions:
+        raise click.UsageError("--by spark does not take --partition")
     with administered(bootstrap, topics) as admin:
         wanted = _compacted(admin) if everything else _named(topics, partitions)
         is_for_spark = by == "spark" or (by == "auto" and not is_for_brokers and _is_worth_spark(admin, topics))
         outcomes = {} if is_for_spark else admin.compact(wanted)
     if is_for_spark:
-        start("compact", [*job_arguments(ctx, bootstrap), *_job_topics(wanted)])
+        told = ["--output", "json"] if as_json else []
+        start("compact", [*job_arguments(ctx, bootstrap), *told, *_job_topics(wanted)])
     _tell(outcomes, as_json)
 
 
