@@ -20,6 +20,7 @@ from sparklog.structs import bracketed
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
+    from sparklog.client.cluster.config import ClientConfig
     from sparklog.client.cluster.metadata import ClusterMetadata
     from sparklog.client.zookeeper.registry import GroupRegistry
     from sparklog.zk.client import ZkClient
@@ -117,6 +118,21 @@ def job_arguments(ctx: click.Context, bootstrap: str) -> list[str]:
     return ["--bootstrap", bootstrap, *(["--command-config", str(path)] if path is not None else [])]
 
 
+def client_config(bootstrap: str, *, job: str = COMMAND, **properties: str) -> ClientConfig:
+    """How ``connected`` connects; the arguments are as for it."""
+    from sparklog.client.cluster.config import ClientConfig
+
+    return ClientConfig.from_properties(
+        {
+            "default.api.timeout.ms": _PATIENCE_MS,
+            "socket.connection.setup.timeout.ms": _SETUP_MS,
+            **of_job(job, client_settings(click.get_current_context(silent=True))),
+            "bootstrap.servers": bootstrap,
+            **{name.replace("_", "."): value for name, value in properties.items()},
+        }
+    )
+
+
 @contextmanager
 def connected(
     bootstrap: str, topics: Collection[str] = (), *, job: str = COMMAND, **properties: str
@@ -129,17 +145,9 @@ def connected(
 
     Fails at once when no broker answers, and adds to the errors of others what the user can do.
     """
-    from sparklog.client.cluster.config import ClientConfig
     from sparklog.client.cluster.metadata import ClusterMetadata
 
-    settings = {
-        "default.api.timeout.ms": _PATIENCE_MS,
-        "socket.connection.setup.timeout.ms": _SETUP_MS,
-        **of_job(job, client_settings(click.get_current_context(silent=True))),
-        "bootstrap.servers": bootstrap,
-        **{name.replace("_", "."): value for name, value in properties.items()},
-    }
-    with ClusterMetadata(ClientConfig.from_properties(settings)) as cluster:
+    with ClusterMetadata(client_config(bootstrap, job=job, **properties)) as cluster:
         try:
             cluster.pool.give_back(cluster.any_broker())
             if topics:
@@ -151,7 +159,9 @@ def connected(
                 " to do, which its log tells, or another program than a broker; --bootstrap HOST:PORT names another"
             ) from error
         except ConnectionFailed as error:
-            raise ConnectionFailed(f"{error}; {_AWAY}{'' if 'security.protocol' in settings else _OPEN}") from error
+            named = {*properties, *client_settings(click.get_current_context(silent=True))}
+            is_chosen = not named.isdisjoint({"security.protocol", "security_protocol"})
+            raise ConnectionFailed(f"{error}; {_AWAY}{'' if is_chosen else _OPEN}") from error
         except ApiError as error:
             raise ApiError(error.code, advised(error)) from error
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from sparklog.cli.doctor.finding import Finding, Severity
 from sparklog.structs import Endpoint
 
 if TYPE_CHECKING:
+    from sparklog.client.cluster.config import ClientConfig
+    from sparklog.clock import Clock
     from sparklog.security.certificates import Description
 
 _SOON_DAYS = 7
@@ -25,13 +29,41 @@ def certificate_findings(found: Mapping[str, Description], now: datetime, soon_d
     for where, each in sorted(found.items()):
         left = (each.not_after - now).days
         if now >= each.not_after:
-            yield Finding(Severity.ERROR, f"a certificate has expired ({each.subject})", (where,), _ADVICE)
+            yield Finding(
+                Severity.ERROR, f"a certificate has expired ({each.subject})", (where,), _advice(where, each)
+            )  # fmt: skip
         elif left < max(soon_days, _SOON_DAYS):
             severity = Severity.ERROR if left < _SOON_DAYS else Severity.WARNING
-            yield Finding(severity, f"a certificate expires in {left} days ({each.subject})", (where,), _ADVICE)
+            what = f"a certificate expires in {left} days ({each.subject})"
+            yield Finding(severity, what, (where,), _advice(where, each))
 
 
-_ADVICE = "sparklog cert renew FILE --ca DIRECTORY; a broker takes the new file up while it runs"
+def expired_findings(config: ClientConfig, clock: Clock, timeout: float) -> list[Finding]:
+    """For a cluster that lets no connection be made: certificates of the client and of the brokers to ask first that
+    have expired. ``timeout`` is for each broker, in seconds.
+    """
+    from sparklog.security.certificates import utc_now
+
+    found = own_certificates(config.security)
+    for endpoint in config.bootstrap:
+        with suppress(OSError, ValueError):
+            found[f"broker at {endpoint}"] = shown_certificate(endpoint, config.security, timeout)
+    now = utc_now(clock.now_ms())
+    return list(certificate_findings({where: each for where, each in found.items() if now >= each.not_after}, now, 0))
+
+
+def _advice(where: str, certificate: Description) -> str:
+    if certificate.is_authority:
+        return (
+            "sparklog cert ca DIRECTORY makes a new authority; give it to all beside the old one, then issue every"
+            " certificate anew by it: sparklog cert issue NAME --ca DIRECTORY"
+        )
+    if where.startswith("broker "):
+        return (
+            "on its host: sparklog cert renew FILE --ca DIRECTORY, where FILE is its ssl.keystore.location; it takes"
+            " the new file up while it runs"
+        )
+    return f"sparklog cert renew {quote(where)} --ca DIRECTORY"
 
 
 def shown_certificate(endpoint: Endpoint, settings: Mapping[str, str], timeout: float) -> Description:

@@ -9,7 +9,12 @@ from functools import cached_property
 from http.client import HTTPException
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from sparklog.cli.doctor.certificates import certificate_findings, own_certificates, shown_certificate
+from sparklog.cli.doctor.certificates import (
+    certificate_findings,
+    expired_findings,
+    own_certificates,
+    shown_certificate,
+)
 from sparklog.cli.doctor.directories import directory_findings
 from sparklog.cli.doctor.finding import Finding, Severity, by_severity
 from sparklog.cli.doctor.http_ports import Told, ask, http_findings
@@ -39,7 +44,7 @@ from sparklog.cli.doctor.progress import (
 from sparklog.cli.doctor.settings import MIN_ISR, UNCLEAN, setting_findings
 from sparklog.cli.extents import find_extents
 from sparklog.cli.internal import is_internal_group
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ApiError, AuthenticationFailed, ErrorCode, SparklogError
 from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 if TYPE_CHECKING:
@@ -284,3 +289,13 @@ def _unseen(part: str, error: SparklogError) -> Finding:
     is_denied = isinstance(error, ApiError) and error.code in _DENIED
     advice = "ask as a user with DESCRIBE on the cluster: --command-config FILE" if is_denied else "mend that first"
     return Finding(Severity.NOTE, f"could not be looked at: {error}", (part,), advice)
+
+
+def without_connection(config: ClientConfig, clock: Clock, error: AuthenticationFailed) -> list[Finding]:
+    """What is found where a broker or we are not who we should be. Raises ``error`` if that is not for an expired
+    certificate: it says itself what to do.
+    """
+    found = expired_findings(config, clock, _ASK_S)
+    if not found:
+        raise error
+    return [*found, _unseen("the cluster", error)]

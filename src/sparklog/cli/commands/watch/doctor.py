@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administering, bootstrap_option, connected
+from sparklog.cli.connection import administering, bootstrap_option, client_config, connected
 from sparklog.cli.display import counted, output_option, printable, show_json
 
 if TYPE_CHECKING:
@@ -50,11 +50,16 @@ def doctor(as_json: bool, bootstrap: str, **limits: int) -> None:
       sparklog doctor --max-lag 1000000 --disk 80
       sparklog doctor --output json | jq -r '.findings[] | select(.severity == "error") | .advice'
     """
-    from sparklog.cli.doctor.examination import Examination, Limits
+    from sparklog.cli.doctor.examination import Examination, Limits, without_connection
     from sparklog.clock import SystemClock
+    from sparklog.errors import AuthenticationFailed
 
-    with connected(bootstrap) as cluster, administering(cluster) as admin:
-        findings = Examination(admin, cluster.config, SystemClock(), Limits(**limits)).run()
+    clock = SystemClock()
+    try:
+        with connected(bootstrap) as cluster, administering(cluster) as admin:
+            findings = Examination(admin, cluster.config, clock, Limits(**limits)).run()
+    except AuthenticationFailed as error:
+        findings = without_connection(client_config(bootstrap), clock, error)
     if as_json:
         show_json({"findings": [each._asdict() for each in findings], "counts": _counts(findings)})
     else:
