@@ -1,6 +1,8 @@
 """Several listeners of a real broker: who is told which address, and TLS with other projects' clients."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
@@ -9,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
 from sparklog.local.ports import free_port
+from sparklog.security.certificates import CertificateAuthority
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.certificates import Certificates
 from sparklog.testing.eventually import eventually
@@ -120,3 +123,29 @@ def test_a_new_certificate_is_taken_over_without_a_dropped_connection(broker, se
     other = AdminClient({**secured, "error_cb": errors.append})
     eventually(lambda: other.poll(0.1) or errors)
     certificates.server.write_pem(files["server"])
+
+
+def test_a_broker_that_starts_with_an_expired_certificate_takes_the_renewed_one(tmp_path, zookeeper):
+    long_ago, now = datetime(2020, 1, 1, tzinfo=UTC), datetime.now(UTC)
+    authority = CertificateAuthority.make("an authority", long_ago, 36500)
+    authority_file, server_file = tmp_path / "ca.pem", tmp_path / "server.pem"
+    authority_file.write_bytes(authority.credential.certificate)
+    server_file.write_bytes(authority.issue_broker("broker", ["127.0.0.1"], long_ago, 30).key_store)
+    port = free_port()
+    settings = {
+        "listeners": f"SSL://127.0.0.1:{port}",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": server_file,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": authority_file,
+    }
+    harness = BrokerHarness(tmp_path / "broker", f"{zookeeper.connect_string}/expired", port=port, settings=settings)
+    with ThreadPoolExecutor(1) as threads:
+        started = threads.submit(harness.start)
+        try:
+            eventually(lambda: harness.log_path.exists() and "certificate has expired" in harness.log_path.read_text())
+            server_file.write_bytes(authority.issue_broker("broker", ["127.0.0.1"], now, 30).key_store)
+            started.result()
+        finally:
+            harness.stop()

@@ -239,6 +239,8 @@ class Broker:
         self._assemble(cluster_id)
         self._settings.tell_of_entities(self._gates.credentials.take_over)
         self._server.start()
+        # the controller does not come by a certificate that has expired, and its news is waited for below
+        self._begin(_CERTIFICATES_INTERVAL_MS, self._ends.look_at_certificates)
         self._settings.tell_of_entities(self._quotas.take_over)
         self._settings.follow(self._context.replicas, self._take_over, self._controller.settings_changed)
         if self._acls is not None:
@@ -558,6 +560,10 @@ class Broker:
             except Exception:
                 _logger.exception("%s failed", work)
 
+    def _begin(self, interval_ms: int, work: Callable[[], object]) -> None:
+        """Do ``work`` every ``interval_ms`` from now on, until the broker stops."""
+        self._chores.append(self._loop.create_task(self._every(interval_ms, work)))
+
     def _start_chores(self) -> None:
         config = self._config
         chores: tuple[tuple[int, Callable[[], object]], ...] = (
@@ -579,11 +585,11 @@ class Broker:
             (config.transaction_remove_expired_interval_ms, self._context.transactions.expire_ids),
             (_GRANTS_INTERVAL_MS, self._context.cleaning_grants.tend),
             (_GRANTS_INTERVAL_MS, self._context.adopter.tend),
-            (_CERTIFICATES_INTERVAL_MS, self._ends.look_at_certificates),
             (_SILENCE_INTERVAL_MS, self.registration.say_if_silent),
             (config.delegation_token_expiry_check_interval_ms, self._remove_ended_tokens),
         )
-        self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
+        for interval_ms, work in chores:
+            self._begin(interval_ms, work)
         self._context.cleaner.start()
 
     def give_up_start(self) -> None:
