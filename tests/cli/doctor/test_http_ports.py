@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from sparklog.cli.doctor.finding import Severity
-from sparklog.cli.doctor.http_ports import Told, ask, http_findings
+from sparklog.cli.doctor.http_ports import Told, ask, http_findings, unheard_findings
 from sparklog.structs import Endpoint
 from sparklog.testing.clock import ManualClock
 
@@ -24,6 +24,18 @@ def test_clocks_that_differ():
     (found,) = http_findings({0: Told(None, (-10, -9)), 1: Told(None, (-0.5, 0.6)), 2: Told(None, (0, 1))})
     assert (found.severity, found.where) == (Severity.WARNING, ("broker 2 is ahead of broker 0",))
     assert found.what.startswith("clocks differ by 9 s")
+
+
+def test_clocks_that_are_not_known():
+    (found,) = unheard_findings([1, 2, 3], heard=[1], here=[2])
+    assert (found.severity, found.where) == (Severity.NOTE, ("broker 3",))
+    assert "sparklog.metrics.port" in found.advice
+    assert "sparklog.metrics.host" in found.advice
+
+
+def test_the_clock_of_the_only_broker_and_those_of_this_machine_need_not_be_known():
+    assert list(unheard_findings([1], heard=[], here=[])) == []
+    assert list(unheard_findings([1, 2], heard=[], here=[1, 2])) == []
 
 
 def test_a_broker_that_is_not_ready():

@@ -17,7 +17,7 @@ from sparklog.cli.doctor.certificates import (
 )
 from sparklog.cli.doctor.directories import directory_findings
 from sparklog.cli.doctor.finding import Finding, Severity, by_severity
-from sparklog.cli.doctor.http_ports import Told, ask, http_findings
+from sparklog.cli.doctor.http_ports import Told, ask, http_findings, unheard_findings
 from sparklog.cli.doctor.machine import (
     broker_limits,
     host_findings,
@@ -48,6 +48,8 @@ from sparklog.errors import ApiError, AuthenticationFailed, ErrorCode, SparklogE
 from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sparklog.client.admin.admin import Admin
     from sparklog.client.admin.log_dirs import LogDir
     from sparklog.client.admin.reassignments import PartitionReassignment
@@ -236,7 +238,13 @@ class Examination:
         told: dict[BrokerId, Told] = self._of_brokers(
             ports, lambda port: ask(port, self._clock, _ASK_S), (OSError, HTTPException, ValueError)
         )
-        return http_findings(told)
+        yield from http_findings(told)
+        yield from unheard_findings(self._controllers[0], told, self._here)
+
+    @cached_property
+    def _here(self) -> dict[BrokerId, list[Path]]:
+        """The brokers that run on this machine, with their log directories."""
+        return local_directories(self._log_dirs[0], self._cluster.cluster_id)
 
     def _http_port(self, broker: BrokerId) -> Endpoint | None:
         """Where it listens by HTTP, as far as its settings tell: a port of 0 is whichever was free."""
@@ -254,7 +262,7 @@ class Examination:
         return self._told_settings[broker]
 
     def _machine(self) -> Iterator[Finding]:
-        here = local_directories(self._log_dirs[0], self._cluster.cluster_id)
+        here = self._here
         limits = [found for broker, paths in sorted(here.items()) if (found := broker_limits(broker, paths[0]))]
         yield from machine_findings(limits, kernel())
         directories = [path for paths in here.values() for path in paths]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException
 from typing import NamedTuple
@@ -57,3 +57,18 @@ def http_findings(told: Mapping[BrokerId, Told]) -> Iterator[Finding]:
             Severity.WARNING, f"clocks differ by {apart:.0f} s or more: timestamps and retention go by them",
             (f"broker {first} is ahead of broker {last}",), "have both set by NTP: timedatectl set-ntp true",
         )  # fmt: skip
+
+
+def unheard_findings(
+    brokers: Collection[BrokerId], heard: Collection[BrokerId], here: Collection[BrokerId]
+) -> Iterator[Finding]:
+    """Brokers of several that answer clients and tell no time; those that run ``here`` have this machine's clock."""
+    unheard = sorted({*brokers}.difference(heard, here))
+    if unheard and len(brokers) > 1:
+        yield Finding(
+            Severity.NOTE,
+            "whether the clock is right and the broker is ready is not known: no HTTP port answers from here",
+            tuple(f"broker {broker}" for broker in unheard),
+            "set sparklog.metrics.port to a fixed number, and sparklog.metrics.host to an address that is reached from"
+            " here; then start the broker again. Until then: timedatectl status on its host",
+        )
