@@ -6,6 +6,7 @@ import pytest
 
 from sparklog.cli.main import cli
 from sparklog.client.admin.admin import Admin
+from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.local.ports import free_port
 from sparklog.security.access import Operation, ResourceType
 from sparklog.security.acl.binding import AclBinding, AclFilter
@@ -50,10 +51,11 @@ class Asked(Exception):
 @pytest.mark.parametrize("settings", [{}, {"client.id": "mine"}])
 @pytest.mark.parametrize("command", JOBS)
 def test_jobs_have_client_ids_to_be_held_by(command, settings, tmp_path, monkeypatch):
-    def opened(config):
+    def opened(_, config):
         raise Asked(config.client_id)
 
-    monkeypatch.setattr("sparklog.client.cluster.metadata.ClusterMetadata", opened)
+    # not the name in its module: what is imported meanwhile would keep the replacement
+    monkeypatch.setattr(ClusterMetadata, "__init__", opened)
     (tmp_path / "keys").write_text("k\n")
     (tmp_path / "backup").mkdir()
     file = tmp_path / "client.properties"
