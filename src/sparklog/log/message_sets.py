@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
-from sparklog.log.validator import PreparedBatch, check_size, prepare
+from sparklog.log.validator import PreparedBatch, prepare
 from sparklog.record.layout import MAGIC, MAGIC_V2
-from sparklog.record.legacy.conversion import UnfitRecords, to_batch
-from sparklog.record.legacy.message_set import iter_messages
+from sparklog.record.legacy.conversion import LargeRecords, UnfitRecords, to_batch
 
 MOST_DECOMPRESSED = 8 << 20
 """Bytes of a compressed set, unless its topic takes batches of half as many: it is read message by message, for two
@@ -27,11 +26,11 @@ def prepare_message_set(records: memoryview, config: TopicConfig, now_ms: int) -
     if len(records) > MAGIC and records[MAGIC] >= MAGIC_V2:
         return prepare(records, config, now_ms)
     try:
-        for each in iter_messages(records):
-            check_size(each.size, config)
-        batch = to_batch(records, max(MOST_DECOMPRESSED, 2 * config.max_message_bytes))
+        batch = to_batch(records, max(MOST_DECOMPRESSED, 2 * config.max_message_bytes), config.max_message_bytes)
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    except LargeRecords as error:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (max.message.bytes)") from error
     except UnfitRecords as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     if batch is None:

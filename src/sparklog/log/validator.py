@@ -63,7 +63,7 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
         )
     try:
         batch = RecordBatch(records)
-        check_size(batch.size_in_bytes, config)
+        _check_size(batch.size_in_bytes, config)
         batch.check_crc()
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
@@ -88,7 +88,7 @@ def validate_adopted(batch: RecordBatch, config: TopicConfig, now_ms: int) -> No
 
     Nothing is put right: a max timestamp that is not that of its records is refused. Raises ApiError, as above.
     """
-    check_size(batch.size_in_bytes, config)
+    _check_size(batch.size_in_bytes, config)
     complaint = _complaint_of_header(batch) or _complaint_of_client(batch)
     if batch.timestamp_type:
         complaint = complaint or "it says that its time is LogAppendTime, which only a log may say"
@@ -193,12 +193,11 @@ def as_topic_compresses(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
         compressed = recompress(batch, kind, config.compression_level)
     except CorruptRecord as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
-    check_size(len(compressed), config)
+    _check_size(len(compressed), config)
     return RecordBatch(memoryview(compressed))
 
 
-def check_size(size: int, config: TopicConfig) -> None:
-    """Raises ApiError(MESSAGE_TOO_LARGE)."""
+def _check_size(size: int, config: TopicConfig) -> None:
     if size > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,

@@ -11,7 +11,7 @@ from sparklog.record.batch import RecordBatch, patch_append_time, patch_header
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType, compress
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
-from sparklog.record.legacy.conversion import UnfitRecords, to_batch, to_message_set
+from sparklog.record.legacy.conversion import LargeRecords, UnfitRecords, to_batch, to_message_set
 from sparklog.record.legacy.lz4_header import with_wrong_checksum
 from sparklog.record.legacy.message_set import iter_messages, unwrap
 from sparklog.record.records import iter_records
@@ -188,6 +188,15 @@ def test_a_wrapper_may_not_become_more_than_is_allowed():
     bomb = wrapper(0, entry(0, None, bytes(1 << 20)))
     with pytest.raises(UnfitRecords, match="cannot be read"):
         to_batch(bomb, max_decompressed=1 << 16)
+
+
+def test_what_is_too_large_is_left_as_soon_as_that_shows():
+    """Damage behind it is not come to."""
+    damage = flipped(entry(0, None, b"x"))
+    for large in (entry(0, None, bytes(200)), entry(0, None, bytes(60)) * 2):
+        with pytest.raises(LargeRecords):
+            to_batch(large + damage, largest=150)
+    assert of_batch(to_batch(wrapper(0, entry(0, None, bytes(200))), largest=150)) == [(-1, None, bytes(200))]
 
 
 def test_a_claim_of_the_logs_time_is_not_believed():

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -51,30 +52,47 @@ class MessageSet(NamedTuple):
 
 
 class UnfitRecords(LogError):
-    """Records that the other format cannot say, or that a broker takes from nobody."""
+    """The other format cannot hold these records, or a broker refuses them from every client."""
 
 
-def to_batch(message_set: Buffer, max_decompressed: int = MAX_DECOMPRESSED) -> bytes | None:
+class LargeRecords(UnfitRecords):
+    """More bytes than a broker takes at once."""
+
+
+def to_batch(
+    message_set: Buffer, max_decompressed: int = MAX_DECOMPRESSED, largest: int = layout.MAX_INT32
+) -> bytes | None:
     """The set as one record batch; None where no message of it is whole. A last message that is cut short is left out.
 
-    Raises CorruptRecord where a CRC is wrong or bytes do not hold together, UnfitRecords for a wrapper that does not
-    stand alone or cannot be read, and for a negative time.
+    ``largest``: bytes of one message as it was sent, and of a batch that is not compressed.
+
+    Raises CorruptRecord where a CRC is wrong or bytes do not hold together, LargeRecords as soon as that shows, and
+    UnfitRecords for a wrapper that does not stand alone or cannot be read, and for a negative time.
     """
-    entries = list(iter_messages(message_set))
-    if not entries:
+    entries = _checked(iter_messages(message_set), largest)
+    first = next(entries, None)
+    if first is None:
         return None
-    for each in entries:
-        each.validate()
-    codecs = {each.compression for each in entries}
-    if len(entries) > 1 and codecs != {CompressionType.NONE}:
-        raise UnfitRecords("a compressed message is to be the only one of its set")
-    (compression,) = codecs
-    builder = RecordBatchBuilder(compression)
-    for each in _in_turns(_plain(entries, max_decompressed)):
+    builder = RecordBatchBuilder(first.compression)
+    for each in _in_turns(_plain(chain((first,), entries), max_decompressed)):
         if each.timestamp < NO_TIMESTAMP:
             raise UnfitRecords(f"message {builder.record_count} of the set has the time {each.timestamp} ms")
         builder.append(each.timestamp, each.key, each.value)
+        if builder.compression is CompressionType.NONE and builder.size_estimate > largest:
+            raise LargeRecords(f"the set becomes a batch of more than {largest} bytes")
     return builder.build()
+
+
+def _checked(entries: Iterable[LegacyMessage], largest: int) -> Iterator[LegacyMessage]:
+    has_wrapper = False
+    for number, each in enumerate(entries):
+        each.validate()
+        if each.size > largest:
+            raise LargeRecords(f"a message of {each.size} bytes is larger than {largest}")
+        has_wrapper = has_wrapper or each.compression is not CompressionType.NONE
+        if number and has_wrapper:
+            raise UnfitRecords("a compressed message is to be the only one of its set")
+        yield each
 
 
 def _in_turns(messages: Iterable[T]) -> Iterator[T]:
@@ -84,7 +102,7 @@ def _in_turns(messages: Iterable[T]) -> Iterator[T]:
             time.sleep(_PAUSE_S)
 
 
-def _plain(entries: list[LegacyMessage], max_decompressed: int) -> Iterator[LegacyMessage]:
+def _plain(entries: Iterable[LegacyMessage], max_decompressed: int) -> Iterator[LegacyMessage]:
     """The messages; those of a wrapper whose CRC is right are its sender's, so that another try does not help."""
     for each in entries:
         try:
