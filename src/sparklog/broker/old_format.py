@@ -1,14 +1,13 @@
 """What a Fetch of version 0 to 3 is answered: message sets of magic 0 (versions 0 and 1) or 1, made of batches.
 
-They are made on a thread of their own (``preparation``), partition by partition, so that one partition's are in memory
-beside the answer. As many bytes are made as the client takes of the partition, and one batch more at
-most. Versions 0 to 2 take that many to the byte: what lies behind is cut off, which tells the client to ask for more.
+A thread of its own (``preparation``) makes them, partition by partition, so that one partition's are in memory beside
+the answer. It makes as many bytes as the client takes of the partition, and one batch more at most. Versions 0 to 2
+take that many to the byte: what lies behind is cut off, which tells the client to ask for more.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Awaitable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -58,14 +57,9 @@ async def _convert(broker: BrokerContext, version: int, asked: FetchPartition, t
 
 def _message_set(chunks: Sequence[Chunk], asked: FetchPartition, version: int) -> MessageSet:
     magic = 0 if version < _FIRST_VERSION_OF_MAGIC_1 else 1
-    return to_message_set(b"".join(_bytes_of(each) for each in chunks), magic, asked.offset, asked.max_bytes)
+    batches = b"".join(each.read() if isinstance(each, FileSlice) else each for each in chunks)
+    return to_message_set(batches, magic, asked.offset, asked.max_bytes)
 
 
 def _cut(message_set: bytes, asked: FetchPartition, version: int) -> bytes:
     return message_set if version >= FIRST_VERSION_WITH_LIMIT else message_set[: max(asked.max_bytes, 0)]
-
-
-def _bytes_of(chunk: Chunk) -> bytes | bytearray | memoryview:
-    if isinstance(chunk, FileSlice):
-        return os.pread(chunk.file.fileno(), chunk.size, chunk.position)
-    return chunk

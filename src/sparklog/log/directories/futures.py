@@ -130,7 +130,7 @@ class FutureLogs:
         Returns the error if the partition's own disk refused the reading.
         """
         try:
-            records = memoryview(os.pread(piece.file.fileno(), piece.size, piece.position))
+            records = memoryview(piece.read())
         except OSError as error:
             return error
         future.append_as_follower(records)
