@@ -27,24 +27,6 @@ FETCH_VERSIONS = [0, 1, 2, 3]
 LACK = lack_of("kcat")
 
 
-@pytest.fixture
-def connection(bootstrap):
-    with wire.connect(bootstrap) as opened:
-        yield opened
-
-
-@pytest.fixture
-def tp(connection, topic):
-    assert wire.create_topic(connection, topic)[0] is ErrorCode.NONE
-    return TopicPartition(topic, 0)
-
-
-def made(connection, name, **configs):
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
-    assert wire.create_topic(connection, name, 1, settings)[0] is ErrorCode.NONE
-    return TopicPartition(name, 0)
-
-
 def send(connection, tp, data, version, acks=1):
     body = produce_wire.encode_request(acks, 20_000, {tp: [data]}, version)
     connection.send(ApiKey.PRODUCE, version, body, expect_response=acks != 0)
@@ -119,8 +101,8 @@ def test_the_first_of_each_partition_comes_before_version_3_however_large(connec
     assert [sum(map(len, found[tp].records)) for tp in tps] == [100, 100]
 
 
-def test_a_topic_may_forbid_it(connection, topic):
-    tp = made(connection, topic, message_downconversion_enable="false")
+def test_a_topic_may_forbid_it(connection, make_topic):
+    tp = TopicPartition(make_topic(message_downconversion_enable="false"), 0)
     wire.produce(connection, tp, wire.batch_of(b"x"))
     for version in FETCH_VERSIONS:
         fetched = wire.fetch(connection, tp, 0, version=version)
@@ -135,8 +117,8 @@ def test_zstd_has_no_old_form(connection, tp):
         assert (fetched.error, fetched.records) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])
 
 
-def test_the_log_may_give_the_time(connection, topic):
-    tp = made(connection, topic, message_timestamp_type="LogAppendTime")
+def test_the_log_may_give_the_time(connection, make_topic):
+    tp = TopicPartition(make_topic(message_timestamp_type="LogAppendTime"), 0)
     result = produce(connection, tp, entry(0, None, b"x", magic=1, timestamp=5), 2)
     assert result.log_append_time_ms > 5
     for version, expected in ((1, (-1, -1)), (3, (result.log_append_time_ms, 1))):
@@ -190,8 +172,8 @@ def offsets(connection, tp, timestamp, most, version=0):
     return ErrorCode(result.error_code), list(result.old_style_offsets)
 
 
-def test_offsets_are_the_beginnings_of_segments_and_the_end(connection, topic):
-    tp = made(connection, topic, segment_bytes="1024", retention_ms="-1")
+def test_offsets_are_the_beginnings_of_segments_and_the_end(connection, make_topic):
+    tp = TopicPartition(make_topic(segment_bytes="1024", retention_ms="-1"), 0)
     for _ in range(3):
         wire.produce(connection, tp, wire.batch_of(bytes(900), b"second"))
     assert offsets(connection, tp, -1, 1) == (ErrorCode.NONE, [6])
