@@ -105,7 +105,7 @@ class Mark:
     def blamed(self, error: Exception, logs: LogManager) -> Exception:
         """What ended the work: ``error``, or that the log had changed by then.
 
-        A worker that reads files which were cut, or are another log's by now, finds damage where there is none.
+        A worker may read files that were cut meanwhile, or that belong to another log by now: that looks like damage.
         """
         if isinstance(error, _OF_FILES):
             try:

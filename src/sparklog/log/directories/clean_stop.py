@@ -60,7 +60,7 @@ def unbroken_since(directories: Collection[Path]) -> int | None:
 
 
 def _read_marker(directory: Path) -> CleanStop | None:
-    """None where there is none that can be read: a start looks before it knows which disks serve."""
+    """None if there is no marker, or the disk refuses it: which disks serve, the broker does not know yet."""
     marker = directory / CLEAN_SHUTDOWN_MARKER
     try:
         if not marker.is_file():  # a pipe would be waited for
