@@ -44,6 +44,9 @@ SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file conf/site
 SUITE = $(BIN)/pytest -m "not slow and not peer" $(1) </dev/null
 ON_SOURCE = SPARKLOG_IMPL=python $(BIN)/pytest -q -p no:cacheprovider -m "$(PURE)$(1)" $(2) </dev/null
 
+# It leaves the rewritten assertions of all modules of tests in a cache: each process of the suite would rewrite them for itself.
+COLLECTED = { $(BIN)/pytest --collect-only -qq && echo "check: every test can be collected"; }
+
 # $(call beside,NAME,FIRST,SECOND): both at the same time; what FIRST says comes last. It fails if one of them does.
 define beside
 mkdir -p build; $(2) >build/$(1).log 2>&1 & other=$$!; trap 'kill $$other 2>/dev/null' INT TERM; \
@@ -64,7 +67,7 @@ test: setup jars avro programs
 check: setup
 	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .
 	@echo "check: ruff" && $(BIN)/ruff check --quiet .
-	@echo "check: mypy" && $(BIN)/mypy --no-error-summary
+	@echo "check: mypy" && $(call beside,collected,$(COLLECTED),$(BIN)/mypy --no-error-summary)
 	@echo "check: import-linter" && $(BIN)/lint-imports --no-logo
 	@echo "check: docs" && $(SITE)
 
