@@ -43,6 +43,7 @@ __all__ = [
     "ColumnarEncoder",
     "EncodedBatch",
     "EncoderSettings",
+    "as_binary",
     "encode_columns",
     "murmur2",
     "partition_rows",
@@ -293,9 +294,17 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         raise LocalProtocolError(f"a column of type {array.type} cannot be encoded as {kind}: {error}") from error
 
 
+def as_binary(array: pa.Array) -> pa.Array:
+    """Keys or values as binary or string with int32 offsets, uncopied where they are that already.
+
+    Raises LocalProtocolError for a type that is neither bytes nor text.
+    """
+    is_plain = pa.types.is_binary(array.type) or pa.types.is_string(array.type)
+    return array if is_plain and not isinstance(array, pa.ChunkedArray) else _cast(array, pa.binary())
+
+
 def _binary_column(array: pa.Array) -> BinaryColumn:
-    if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)) or isinstance(array, pa.ChunkedArray):
-        array = _cast(array, pa.binary())
+    array = as_binary(array)
     validity, offsets, data = array.buffers()
     return BinaryColumn(len(array), array.offset, validity, _present(offsets), _present(data))
 

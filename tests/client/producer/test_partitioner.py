@@ -151,3 +151,18 @@ def test_a_column_that_names_no_partition_decides_nothing():
 )
 def test_the_first_row_that_names_what_is_not_there(named, row):
     assert misplaced(named, 3) == row
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.binary_view(), pa.dictionary(pa.int32(), pa.string())],
+    ids=str,
+)
+def test_keys_of_every_kind_of_text_and_bytes_beside_named_partitions(kind):
+    values = [b"a", b"b", None, b"d"] if pa.types.is_binary_view(kind) else ["a", "b", None, "d"]
+    named = pa.array([None, 1, 3, None], pa.int32())
+    found = _rows_by_partition(Partitioner(4).shares(pa.array(values, kind), 4, named=named))
+    expected = {1: [1], 3: [2]}
+    for row, key in ((0, b"a"), (3, b"d")):
+        expected.setdefault(partition_for(key, 4), []).append(row)
+    assert found == {partition: sorted(rows) for partition, rows in expected.items()}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.record.columnar import partition_rows
+from sparklog.record.columnar import as_binary, partition_rows
 
 
 class Share(NamedTuple):
@@ -72,7 +72,8 @@ class Partitioner:
         if not named.null_count:
             return named
         free = pc.is_null(named)
-        shares = list(self._unnamed(None if key is None else key.filter(free), named.null_count, available))
+        keys = None if key is None else as_binary(key).filter(free)  # Arrow filters no view
+        shares = list(self._unnamed(keys, named.null_count, available))
         sizes = [share.length if share.rows is None else len(share.rows) for share in shares]
         fill = pa.concat_arrays(
             [pa.repeat(pa.scalar(share.partition, pa.int32()), size) for share, size in zip(shares, sizes, strict=True)]
