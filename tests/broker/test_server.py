@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from sparklog.broker import server
+from sparklog.broker.lifecycle import assembly
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.preparation import Preparation
@@ -40,7 +41,7 @@ STAGES = [
     (LogManager, "own"),
     (LogManager, "load"),
     (server, "SessionFiles"),
-    (server, "GroupCoordinator"),
+    (assembly, "GroupCoordinator"),
     (SocketServer, "start"),
     (Settings, "follow"),
     (Registration, "register"),
