@@ -11,10 +11,10 @@ import pytest
 
 from sparklog.broker import server
 from sparklog.broker.lifecycle import assembly
+from sparklog.broker.lifecycle.predecessor import SessionFiles
+from sparklog.broker.lifecycle.registration import Registration
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.preparation import Preparation
-from sparklog.broker.registration import Registration
 from sparklog.broker.server import Broker
 from sparklog.broker.settings import Settings
 from sparklog.broker.txn.coordinators import TransactionCoordinators

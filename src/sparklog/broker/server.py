@@ -24,14 +24,14 @@ from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.fence import ControllerFence
-from sparklog.broker.first_registry import FirstRegistry
 from sparklog.broker.lifecycle.assembly import Foundation, assemble
 from sparklog.broker.lifecycle.chores import Chores
+from sparklog.broker.lifecycle.first_registry import FirstRegistry
+from sparklog.broker.lifecycle.listening import ListeningEnds, security_between_brokers
+from sparklog.broker.lifecycle.predecessor import SessionFiles
+from sparklog.broker.lifecycle.registration import Registration
 from sparklog.broker.lifecycle.shutdown import Shutdown, Step
 from sparklog.broker.lifecycle.zookeeper_thread import ZooKeeperThread
-from sparklog.broker.listening import ListeningEnds, security_between_brokers
-from sparklog.broker.predecessor import SessionFiles
-from sparklog.broker.registration import Registration
 from sparklog.broker.replication.departure import hand_over
 from sparklog.broker.security import acls, tokens
 from sparklog.broker.security.authenticating import Gates

@@ -55,7 +55,7 @@ FUTURE_DIR_SUFFIX = "-future"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 SESSION_FILE = ".sparklog-session"
-"""By which a broker proves that its predecessor is dead (``broker/predecessor.py``); Kafka has no such file."""
+"""By which a broker proves its predecessor dead (``broker/lifecycle/predecessor.py``); Kafka has no such file."""
 
 _OFFSET_DIGITS = 20
 _PARTITION_DIGITS = len(str(MAX_INT32))

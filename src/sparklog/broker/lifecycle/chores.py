@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Iterator
 
 from sparklog.broker.context import BrokerContext
-from sparklog.broker.registration import Registration
+from sparklog.broker.lifecycle.registration import Registration
 from sparklog.broker.retention import RetentionRounds
 from sparklog.log.directories.manager import LogManager
 from sparklog.net.turns import Turns

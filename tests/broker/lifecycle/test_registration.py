@@ -8,8 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from sparklog.broker.fence import ControllerFence
-from sparklog.broker.predecessor import SessionFiles
-from sparklog.broker.registration import Registration
+from sparklog.broker.lifecycle.predecessor import SessionFiles
+from sparklog.broker.lifecycle.registration import Registration
 from sparklog.clock import SystemClock
 from sparklog.errors import BrokerAddressTaken, BrokerIdTaken, ErrorCode
 from sparklog.log.files import SESSION_FILE
@@ -269,7 +269,7 @@ def test_a_zookeeper_that_stays_away_is_said(on_stage, proxy, caplog):
         await until(lambda: not stage.registration.is_connected)
         clock.advance(40)
         stage.registration.say_if_silent()
-        (told,) = [each.message for each in caplog.records if each.name == "sparklog.broker.registration"]
+        (told,) = [each.message for each in caplog.records if each.name == "sparklog.broker.lifecycle.registration"]
         assert "no ZooKeeper has taken this broker's connection for 40 s" in told
         proxy.set_down(False)
         await until(lambda: stage.registration.is_connected)

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sparklog.broker.fence import ControllerFence
-from sparklog.broker.predecessor import SessionFiles
+from sparklog.broker.lifecycle.predecessor import SessionFiles
 from sparklog.clock import Clock
 from sparklog.errors import CoordinationError, RegistrationTaken
 from sparklog.zk.client import ZkClient

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from sparklog.broker.predecessor import SessionFiles
+from sparklog.broker.lifecycle.predecessor import SessionFiles
 from sparklog.log.files import SESSION_FILE
 from sparklog.testing.eventually import wait_for_death
 from sparklog.zk.znode_client import Session
@@ -63,7 +63,7 @@ def test_a_process_that_lives_is_not_dead_even_when_its_directories_are_given_up
 
 def test_a_killed_process_is_dead(dirs, opened):
     program = (
-        "import sys; from pathlib import Path; from sparklog.broker.predecessor import *; "
+        "import sys; from pathlib import Path; from sparklog.broker.lifecycle.predecessor import *; "
         f"files = SessionFiles([Path(sys.argv[1])]); files.write({SESSION!r}); print('written', flush=True); "
         "sys.stdin.read()"
     )

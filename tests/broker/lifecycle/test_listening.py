@@ -6,7 +6,7 @@ import ssl
 import pytest
 from security.tls.handshake import shake_hands
 
-from sparklog.broker.listening import ListeningEnds, security_between_brokers
+from sparklog.broker.lifecycle.listening import ListeningEnds, security_between_brokers
 from sparklog.config.broker import parse_broker_config
 from sparklog.net.limits import Limits
 from sparklog.net.server import SocketServer
