@@ -30,6 +30,10 @@ class Leader:
         for producer, (epoch, known) in self.producers.items():
             self.producers[producer] = epoch, deque([known[-1]], maxlen=5)
 
+    def forget(self):
+        """It has heard nothing for ``producer.id.expiration.ms``, or its topic was made again."""
+        self.producers.clear()
+
     def append(self, data):
         batch = RecordBatch(data)
         batch.validate()

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from sparklog.client.producer.accumulator import Accumulator
 from sparklog.client.producer.config import ProducerConfig
-from sparklog.client.producer.sequences import LAST_EPOCH, Numbering, PartitionSequences, ProducerId, Verdict
+from sparklog.client.producer.sequences import (
+    FORGOTTEN_AFTER,
+    LAST_EPOCH,
+    Numbering,
+    PartitionSequences,
+    ProducerId,
+    Verdict,
+)
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.record.batch import RecordBatch
 from sparklog.record.compression import CompressionType
@@ -88,6 +95,12 @@ class Scene:
         self.break_connection()
         self.leader.restart()
 
+    def sleep(self):
+        """When all is settled the program pauses, for so long that the leader forgets the producer."""
+        self.settle_everything()
+        self.now += 86_400
+        self.leader.forget()
+
     def _settle(self, batch, code, offset):
         first_attempt = batch.attempts == 1
         if code in (_E.NETWORK_EXCEPTION, _E.NOT_LEADER_OR_FOLLOWER, _E.KAFKA_STORAGE_ERROR):
@@ -137,6 +150,7 @@ _STEPS = st.lists(
         + ["answer"] * 4
         + ["ack"] * 3
         + ["wait", "wait", "expire", "break", "late", "restart", "not leader", "storage", "too large", "invalid"]
+        + ["sleep"]
     ),
     min_size=15,
     max_size=100,
@@ -240,6 +254,33 @@ def test_the_first_batch_goes_alone():
     scene.process()
     scene.answer()
     for _ in range(3):
+        scene.send()
+    assert len(scene.wire) == 2
+
+
+def test_after_a_pause_the_first_batch_goes_alone_for_the_leader_may_have_forgotten_the_producer():
+    scene = _sending(1)
+    scene.sleep()
+    for _ in range(2):
+        scene.append()
+        scene.append()
+        scene.accumulator.incomplete()  # closes the batch
+    for _ in range(2):
+        scene.send()
+    scene.process(_E.MESSAGE_TOO_LARGE)
+    scene.process()
+    scene.answer()
+    scene.settle_everything()
+    scene.check()
+    assert scene.leader.log == [0, 1, 2, 3, 4]
+
+
+def test_without_a_pause_batches_are_under_way_together():
+    scene = _sending(1)
+    scene.now += FORGOTTEN_AFTER
+    for _ in range(2):
+        scene.append()
+        scene.accumulator.incomplete()
         scene.send()
     assert len(scene.wire) == 2
 

@@ -7,7 +7,8 @@ rules, which keep the records of a partition in order, each once:
 - A stamp (id, epoch, sequence) is given when a batch is first sent and stays: a batch whose fate is unknown is sent
   again as it was. Batches sent again go one by one, in order; new ones only behind them.
 - Nothing is sent behind the first batch under a stamp's epoch until that one is acknowledged: a broker that does not
-  know a producer takes any sequence from it, so the second could be written without the first.
+  know a producer takes any sequence from it, so the second could be written without the first. The same holds for the
+  first batch after a pause, in which the broker may have forgotten the producer (``FORGOTTEN_AFTER``).
 - A batch is *doubtful* once an attempt was not answered, or answered with an error that a leader may give behind the
   append. A doubtful batch never gets another stamp, since it would be written again under it. If it is refused for
   good, or its sequence or epoch is refused although everything before it is settled, it fails with that error: the
@@ -44,6 +45,10 @@ from sparklog.record import layout
 from sparklog.record.batch import increment_sequence
 
 LAST_EPOCH = (1 << 15) - 1
+FORGOTTEN_AFTER = 1.0
+"""Seconds after which a leader that was sent nothing may know the producer no more: its ``producer.id.expiration.ms``,
+which no client is told, may have passed (a day, unless it is set), or the topic may have been made again. A pause this
+long costs one wait for an answer."""
 
 
 class ProducerId(NamedTuple):
@@ -105,6 +110,8 @@ class PartitionSequences:
         self._numbering = Numbering(_NOBODY)
         self._gap_at: float | None = None
         self._has_doubt = False
+        self._heard_of = 0.0
+        """When the newest batch was begun that was acknowledged; seconds, as of ``ProducerBatch.created``."""
 
     def is_exhausted(self, producer: ProducerId | None) -> bool:
         """There is no higher epoch: ``producer`` must get another id before this partition can go on."""
@@ -123,7 +130,7 @@ class PartitionSequences:
         head = waiting[0]
         if head.stamp is not None and (self._gap_at is None or head.order < self._gap_at):
             return len(on_wire) < MOST_IN_FLIGHT and all(each.order > head.order for each in on_wire)
-        is_full = not self._numbering.is_proven or len(on_wire) >= MOST_IN_FLIGHT
+        is_full = not self._is_remembered(head) or len(on_wire) >= MOST_IN_FLIGHT
         if on_wire and (self._gap_at is not None or is_full):
             return False
         if self._has_doubt and not on_wire:
@@ -135,6 +142,10 @@ class PartitionSequences:
         if producer != self._given:
             return not on_wire and self._start_over(producer, waiting)
         return not self._has_doubt
+
+    def _is_remembered(self, head: ProducerBatch) -> bool:
+        """Whether the leader takes none but the next number, for it knows the producer still."""
+        return self._numbering.is_proven and head.created - self._heard_of <= FORGOTTEN_AFTER
 
     def strands(self, batch: ProducerBatch) -> bool:
         """Whether ``batch``, which waits, can neither be sent as it is nor be numbered anew."""
@@ -167,6 +178,7 @@ class PartitionSequences:
         if refusal is None:
             assert batch.stamp is not None
             self._numbering.acknowledge(batch.stamp.sequence, batch.count)
+            self._heard_of = batch.created
             return Verdict.DONE
         if refusal is Refusal.FENCED:
             return Verdict.FENCED
