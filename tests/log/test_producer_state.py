@@ -737,3 +737,30 @@ def test_what_is_still_to_be_known_at_an_offset_is_enough_for_the_end(
         return sorted((*each[:2], [written[:4] for written in each.batches], *each[4:6]) for each in state.entries)
 
     assert facts(rest) == facts(producers)
+
+
+def test_a_transaction_does_not_begin_behind_a_batch_of_one_that_was_aborted(log: Log) -> None:
+    """The producer takes what was answered as written for a part of its new transaction."""
+    first = [log.append_as_leader(transactional(7, sequence), 0, verification=_allow) for sequence in range(3)]
+    log.append_as_leader(marker_of(7, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    assert log.append_as_leader(transactional(7, 2), 0, verification=_allow) == first[2]
+    for _ in range(2):
+        with pytest.raises(ApiError, match="begins a transaction with sequence 3, and sent 2 for it") as caught:
+            log.append_as_leader(transactional(7, 3), 0, verification=_allow)
+        assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.append_as_leader(transactional(7, 0, epoch=1), 0, verification=_allow)
+    log.append_as_leader(marker_of(7, ControlType.COMMIT, epoch=1), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(transactional(7, 1, epoch=1), 0, verification=_allow)
+
+
+def test_a_batch_that_comes_again_within_its_transaction_or_after_a_commit_keeps_nothing_back(log: Log) -> None:
+    for sequence in (0, 1, 0, 1, 2):
+        log.append_as_leader(transactional(7, sequence), 0, verification=_allow)
+    log.append_as_leader(marker_of(7, ControlType.COMMIT), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(transactional(7, 2), 0, verification=_allow)  # comes late
+    log.append_as_leader(marker_of(7, ControlType.COMMIT), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(transactional(7, 3), 0, verification=_allow)
+
+
+def _allow(producer_id: int, epoch: int) -> None:
+    """The transaction may begin."""

@@ -104,6 +104,8 @@ class ProducerStateManager:
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
         self._awaited: dict[int, _Awaited] = {}  # of producers of which nothing was written since
+        self._aborted: set[int] = set()  # producers whose last marker, of those seen since a start, aborted
+        self._repeated: dict[int, tuple[int, int]] = {}  # producer id → epoch and least sequence: see _check_beginning
         self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset → producer id, in order of the offsets
         self._unreplicated: OrderedDict[int, int] = OrderedDict()  # first offset → offset of the marker, in their order
         self._unreplicated_firsts: list[int] = []  # a heap of its keys, and of some that it has no more
@@ -143,6 +145,7 @@ class ProducerStateManager:
         if origin is AppendOrigin.CLIENT:
             repeated = entry.repeated(batch)
             if repeated is not None:
+                self._note_repeated(entry, batch)
                 return repeated
         _check_epoch(entry, batch)
         if batch.is_control:
@@ -172,6 +175,34 @@ class ProducerStateManager:
         due = 0 if new_epoch else increment_sequence(entry.last_sequence, 1)
         if batch.base_sequence != due:
             raise self._out_of_order(batch, due, now_ms)
+        if self._repeated and not entry.in_transaction:
+            self._check_beginning(batch)
+
+    def _note_repeated(self, entry: ProducerEntry, batch: RecordBatch) -> None:
+        """A batch that is in the log came again, for ``_check_beginning``. After a commit it is only late: its producer
+        had all the answers before."""
+        if entry.in_transaction or entry.producer_id not in self._aborted or not batch.is_transactional:
+            return
+        epoch, sequence = batch.producer_epoch, batch.base_sequence
+        known = self._repeated.get(batch.producer_id)
+        self._repeated[batch.producer_id] = (
+            (epoch, sequence) if known is None or known[0] != epoch else (epoch, min(known[1], sequence))
+        )
+
+    def _check_beginning(self, batch: RecordBatch) -> None:
+        """A transaction does not begin behind a batch that is in the log as one of a transaction that was aborted.
+
+        The producer counts that one among the records of its new transaction, for it was answered as one that is
+        written (librdkafka, which aborts while the answers of its last batches are out, gives their sequences again).
+        So does Kafka (3.9, ``ProducerAppendInfo.checkSequence``); else the new transaction would be committed in part.
+        """
+        repeated = self._repeated.get(batch.producer_id)
+        if repeated is not None and repeated[0] == batch.producer_epoch and batch.base_sequence > repeated[1]:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} begins a transaction with sequence {batch.base_sequence}, and sent"
+                f" {repeated[1]} for it, which is in the log as one of a transaction that was aborted",
+            )
 
     def _out_of_order(self, batch: RecordBatch, due: int, now_ms: int) -> ApiError:
         """What a gap is answered. Behind a batch that is to come again, what that one was told: it is no fault of the
@@ -231,6 +262,8 @@ class ProducerStateManager:
             return None  # compaction empties a marker of which nothing is left; an empty data batch keeps a sequence
         if self._awaited:
             self._awaited.pop(batch.producer_id, None)
+        if self._repeated:
+            self._repeated.pop(batch.producer_id, None)
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             entry = ProducerEntry(batch.producer_id, batch.producer_epoch)
@@ -260,6 +293,10 @@ class ProducerStateManager:
     def _end_transaction(
         self, entry: ProducerEntry, marker: EndTransactionMarker, marker_offset: int, now_ms: int
     ) -> AbortedTransaction | None:
+        if marker.type is ControlType.ABORT:
+            self._aborted.add(entry.producer_id)
+        else:
+            self._aborted.discard(entry.producer_id)
         first = entry.transaction_first_offset
         self._producers[entry.producer_id] = ProducerEntry(
             entry.producer_id,
@@ -450,6 +487,8 @@ class ProducerStateManager:
             for id_, entry in self._producers.items()
             if entry.in_transaction or now_ms - entry.last_timestamp < self.expiration_ms
         }
+        self._aborted &= self._producers.keys()
+        self._repeated = {id_: each for id_, each in self._repeated.items() if id_ in self._producers}
         self._awaited = {
             id_: each for id_, each in self._awaited.items() if now_ms - each.refused_ms < self.expiration_ms
         }
