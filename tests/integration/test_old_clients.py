@@ -5,6 +5,7 @@ import subprocess
 import pytest
 from fix_programs import lack_of
 from integration import wire
+from integration.raw_producer import RawProducer
 from record.legacy_bytes import entry, wrapper
 
 from sparklog.errors import ErrorCode
@@ -77,6 +78,33 @@ def test_a_fetch_waits_for_what_comes(connection, bootstrap, tp, version):
     with wire.connect(bootstrap) as other:
         wire.produce(other, tp, wire.batch_of(b"late"))
     assert values(wire.receive_fetch(connection)[tp]) == [b"late"]
+
+
+@pytest.fixture
+def markers(bootstrap, tp):
+    """The offset of the first of three markers, with no record before or between them."""
+    producer = RawProducer(bootstrap, tp.topic, version=1)
+    for _ in range(3):
+        assert producer.init() is ErrorCode.NONE
+        assert producer.add(tp) is ErrorCode.NONE
+        assert producer.end(commit=True) is ErrorCode.NONE
+    return 0
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_fetch_does_not_return_for_markers_which_it_cannot_tell_of(connection, bootstrap, tp, markers, version):
+    """It waits for a record instead: its client could only ask for the same again, at once and for ever."""
+    wire.send_fetch(connection, {tp: markers}, max_wait_ms=60_000, version=version)
+    with wire.connect(bootstrap) as other:
+        wire.produce(other, tp, wire.batch_of(b"behind"))
+    assert values(wire.receive_fetch(connection)[tp]) == [b"behind"]
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_fetch_gets_beyond_more_markers_than_it_takes_bytes(connection, tp, markers, version):
+    wire.produce(connection, tp, wire.batch_of(b"behind"))
+    fetched = wire.fetch(connection, tp, markers, partition_max_bytes=100, version=version)
+    assert values(fetched) == [b"behind"]
 
 
 def test_what_does_not_fit_is_cut_off_before_version_3_and_given_whole_from_then_on(connection, tp):

@@ -8,10 +8,12 @@ take that many to the byte: what lies behind is cut off, which tells the client 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sparklog.clock import monotonic_ms
 from sparklog.errors import CorruptRecord, ErrorCode
 from sparklog.protocol.hot.fetch import FIRST_VERSION_WITH_LIMIT, FetchedPartition, FetchPartition, FetchRequest
 from sparklog.record.legacy.conversion import MessageSet, UnfitRecords, to_message_set
@@ -22,27 +24,48 @@ if TYPE_CHECKING:
     from sparklog.broker.fetch_sessions import FetchAnswer
     from sparklog.protocol.slices import Steps
 
+    Serving = FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]]
+    Serve = Callable[[BrokerContext, ApiRequest[FetchRequest]], Serving]
+
 _FIRST_VERSION_OF_MAGIC_1 = 2
+Passed = dict[tuple[str, int], int]
+"""By topic and partition, the offset behind what was read of it and has no record to tell of."""
 _logger = logging.getLogger(__name__)
 
 
-async def in_old_format(
-    broker: BrokerContext,
-    request: ApiRequest[FetchRequest],
-    serving: FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]],
-) -> FetchAnswer:
-    """The answer with message sets in the place of batches."""
+async def in_old_format(broker: BrokerContext, request: ApiRequest[FetchRequest], serve: Serve) -> FetchAnswer:
+    """What ``serve`` answers, with message sets in the place of batches.
+
+    Where no batch has a record to tell of, it goes on behind these batches for the rest of the time that the client
+    waits. Before version 4 a client does not see that they are there: it would ask for the same again at once, and
+    for ever where more of them lie in a row than it takes bytes.
+    """
+    until_ms = monotonic_ms(broker.clock) + request.message.max_wait_ms
+    while True:
+        answer = await _served(broker, serve(broker, request))
+        asked = {(each.topic, each.partition): each for each in request.message.partitions}
+        passed: Passed = {}
+        for each in answer.partitions:
+            if each.records:
+                await _convert(broker, request.version, asked[each.topic, each.partition], each, passed)
+        if not passed or any(each.records or each.error is not ErrorCode.NONE for each in answer.partitions):
+            return answer
+        partitions = request.message.partitions
+        rest = [each._replace(offset=passed.get((each.topic, each.partition), each.offset)) for each in partitions]
+        wait_ms = max(until_ms - monotonic_ms(broker.clock), 0)
+        request = request._replace(message=replace(request.message, partitions=rest, max_wait_ms=wait_ms))
+
+
+async def _served(broker: BrokerContext, serving: Serving) -> FetchAnswer:
     if isinstance(serving, Generator) and not isinstance(serving, Awaitable):  # a compiled coroutine looks like one
         serving = await broker.turns.drive(serving, lambda: "a Fetch of many partitions")
-    answer = await serving if isinstance(serving, Awaitable) else serving
-    asked = {(each.topic, each.partition): each for each in request.message.partitions}
-    for each in answer.partitions:
-        if each.records:
-            await _convert(broker, request.version, asked[each.topic, each.partition], each)
-    return answer
+    return await serving if isinstance(serving, Awaitable) else serving
 
 
-async def _convert(broker: BrokerContext, version: int, asked: FetchPartition, told: FetchedPartition) -> None:
+async def _convert(
+    broker: BrokerContext, version: int, asked: FetchPartition, told: FetchedPartition, passed: Passed
+) -> None:
+    """Batches without a record to tell of are noted in ``passed``."""
     try:
         message_set = await broker.preparation.convert(partial(_message_set, told.records, asked, version))
     except UnfitRecords:
@@ -52,7 +75,9 @@ async def _convert(broker: BrokerContext, version: int, asked: FetchPartition, t
         told.error, told.records = ErrorCode.KAFKA_STORAGE_ERROR, []
     else:
         broker.replicas.traffic.convert(asked.topic, message_set.records, is_fetch=True)
-        told.records = [_cut(message_set.data, asked, version)]
+        told.records = [_cut(message_set.data, asked, version)] if message_set.data else []
+        if not message_set.data and message_set.end_offset > asked.offset:
+            passed[asked.topic, asked.partition] = message_set.end_offset
 
 
 def _message_set(chunks: Sequence[Chunk], asked: FetchPartition, version: int) -> MessageSet:

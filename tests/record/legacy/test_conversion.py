@@ -104,6 +104,7 @@ def test_a_plain_batch_begins_where_it_is_asked_and_a_wrapper_has_all():
     plain, packed = batch_of(records, base_offset=10), batch_of(records, GZIP, base_offset=14)
     assert [each.offset for each in messages(down(plain + packed, 1, 12))] == [12, 13, 14, 15, 16, 17]
     assert [each.offset for each in messages(down(packed, 1, 16))] == [14, 15, 16, 17]
+    assert [to_message_set(each, 1, 18) for each in (plain, packed, b"")] == [(b"", 4, 14), (b"", 4, 18), (b"", 0, 18)]
 
 
 def test_no_batch_is_looked_at_behind_enough():

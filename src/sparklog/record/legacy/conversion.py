@@ -49,6 +49,8 @@ class MessageSet(NamedTuple):
     data: bytes
     records: int
     """Of the batches that it was made of."""
+    end_offset: int
+    """Behind the last batch that was looked at; the first offset of all without one."""
 
 
 class UnfitRecords(LogError):
@@ -115,17 +117,18 @@ def to_message_set(batches: Buffer, magic: int, start_offset: int, enough: int =
     """What the batches hold from ``start_offset`` on, as messages of magic 0 or 1; no batch is looked at behind
     ``enough`` bytes of them. A last batch that is cut short is left out.
 
-    A wrapper has all of its batch, whatever ``start_offset`` is. Raises CorruptRecord for a batch that cannot be read,
-    UnfitRecords for one in zstd.
+    A wrapper has all of its batch, whatever ``start_offset`` is; there is none where all of it lies before. Raises
+    CorruptRecord for a batch that cannot be read, UnfitRecords for one in zstd.
     """
-    out, records = bytearray(), 0
+    out, records, end_offset = bytearray(), 0, start_offset
     for batch in iter_batches(batches):
         if out and len(out) >= enough:
             break
         if not batch.is_control and batch.record_count:
             out += _messages(batch, magic, start_offset)
             records += batch.record_count
-    return MessageSet(bytes(out), records)
+        end_offset = batch.next_offset
+    return MessageSet(bytes(out), records, end_offset)
 
 
 def _messages(batch: RecordBatch, magic: int, start_offset: int) -> bytes:
@@ -137,7 +140,8 @@ def _messages(batch: RecordBatch, magic: int, start_offset: int) -> bytes:
         return _plain_set((each for each in records if each.offset >= start_offset), magic, append_time)
     if kind is CompressionType.ZSTD:
         raise UnfitRecords("zstd is for clients that speak Fetch 10 or later")
-    return _wrapper(list(records), magic, kind, append_time)
+    held = list(records)
+    return _wrapper(held, magic, kind, append_time) if held[-1].offset >= start_offset else b""
 
 
 def _plain_set(records: Iterable[Record], magic: int, append_time: int | None, base_offset: int = 0) -> bytes:

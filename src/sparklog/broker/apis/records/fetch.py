@@ -76,7 +76,7 @@ def handle(
     broker: BrokerContext, request: ApiRequest[FetchRequest]
 ) -> FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]]:
     if request.version < wire.FIRST_VERSION_OF_BATCHES:
-        return in_old_format(broker, request, _serve(broker, request))
+        return in_old_format(broker, request, _serve)
     return _serve(broker, request)
 
 
