@@ -231,6 +231,51 @@ def _place(topic: str, partition: int) -> dict[str, Any]:
     return {"name": topic, "partitions": [{"partition_index": partition}]}
 
 
+@sequence(ApiKey.LEAVE_GROUP)
+def offsets_in_zookeeper(pair: Pair) -> None:
+    """Version 0, whatever the level; only the member's requests change with that."""
+    topic = make_topic(pair, partitions=3)
+    every = [(topic, [0, 1, 2])]
+
+    def store(step: str, group: str, offset: int, **how: Any) -> None:
+        commit_offset(pair, step, group, topic, offset, version=0, **how)
+
+    def stored(step: str, group: str, topics: Any = every) -> None:
+        pair.ask(step, ApiKey.OFFSET_FETCH, group_id=group, topics=_named(topics), version=0)
+
+    group = pair.name("g")
+    stored("nothing yet", group)
+    store("a first one", group, 5)
+    store("another of the partition", group, 3)
+    store("with metadata", group, 4, partition=1, committed_metadata="lost")
+    store("metadata that is too large", group, 9, committed_metadata="x" * 5000)
+    store("a negative offset", group, -7, partition=2)
+    store("the largest", group, (1 << 63) - 1, partition=1)
+    store("no such partition", group, 7, partition=9)
+    commit_offset(pair, "no such topic", group, pair.name("nowhere"), 7, version=0)
+    stored("what is there", group)
+    stored("what is not there", group, [(topic, [0, 9]), (pair.name("nowhere"), [0])])
+    stored("nothing asked", group, [])
+    pair.ask("of no topics", ApiKey.OFFSET_COMMIT, group_id=group, topics=[], version=0)
+    pair.ask("the coordinator knows nothing", ApiKey.OFFSET_FETCH, group_id=group, topics=_named(every), version=1)
+    commit_offset(pair, "one at the coordinator", group, topic, 8, version=2)
+    stored("as it was", group)
+    for number, name in enumerate(
+        ("", "a/b", "/", "a/", "//a", "..", ".", "a/../b", "\x00", "\x07", "é", "\ue000", "😀", "n n")
+    ):
+        store(f"group name {number}", name and pair.name("n") + name, 7)
+        stored(f"of group name {number}", name and pair.name("n") + name)
+    joined = join(pair, "join", pair.name("member"))
+    sync(pair, "sync", pair.name("member"), joined, {0: b"all"})
+    store("of a group with a member", pair.name("member"), 2)
+    stored("of the group with a member", pair.name("member"))
+    leave(pair, "leave", pair.name("member"), joined.member_id)
+
+
+def _named(topics: list[tuple[str, list[int]]]) -> list[dict[str, Any]]:
+    return [{"name": name, "partition_indexes": indexes} for name, indexes in topics]
+
+
 @sequence(ApiKey.OFFSET_FETCH)
 def offsets_of_several_groups(pair: Pair) -> None:
     topic = make_topic(pair)

@@ -29,6 +29,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 CREATE, RENEW = ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN
 EXPIRE, DESCRIBE = ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN
 VERSIONS = {CREATE: 3, RENEW: 2, EXPIRE: 2, DESCRIBE: 3}
+FIRST_VERSIONS = dict.fromkeys(VERSIONS, 0)
 NOBODYS = b"n" * 64
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -49,8 +50,8 @@ class Side(NamedTuple):
         assert told["error_code"] == 0, told
         return asking
 
-    def ask(self, asking, api, fields):
-        return asking.ask(api, VERSIONS[api], body_of(api, VERSIONS[api], fields))
+    def ask(self, asking, api, fields, versions=VERSIONS):
+        return asking.ask(api, versions[api], body_of(api, versions[api], fields))
 
 
 def principals(*users):
@@ -124,6 +125,17 @@ def _prepare(side):
         admin.create_acls([each for seed in SEEDS for each in drawn(random.Random(seed), f"user-{seed}", ids)])
 
 
+def first_requests(tokens):
+    """What can be said in the first versions, which know no owner but the caller."""
+    made = {
+        name: value for name, value in creation(renewers=["alice"], lifetime_ms=DAY_MS).items() if "owner" not in name
+    }
+    yield CREATE, made
+    yield CREATE, made | {"renewers": [{"principal_type": "Group", "principal_name": "all"}]}
+    yield from uses(tokens)
+    yield DESCRIBE, {"owners": principals("alice")}
+
+
 def requests(user, tokens):
     """In this order: what is made for the user itself is renewed and ended, too."""
     for owners in (None, [], ["alice"], ["alice", "bob"], [user]):
@@ -133,18 +145,23 @@ def requests(user, tokens):
     yield CREATE, creation("bob")
     yield CREATE, creation(user, lifetime_ms=DAY_MS)
     yield CREATE, creation(renewers=["alice"])
+    yield from uses(tokens)
+
+
+def uses(tokens):
+    """Tokens that there are and one that is nobody's, renewed and ended; and all described."""
     for hmac in (NOBODYS, *(tokens[owner]["hmac"] for owner in OWNERS)):
         yield RENEW, {"hmac": hmac, "renew_period_ms": HOUR_MS}
         yield EXPIRE, {"hmac": hmac, "expiry_time_period_ms": DAY_MS}
     yield DESCRIBE, {"owners": None}
 
 
-def told_to(side, user):
+def told_to(side, user, asked, versions=VERSIONS):
     """What the user is answered, without what is drawn by lot or by a clock."""
     asking = side.login(user)
     answers = []
-    for api, fields in requests(user, side.tokens):
-        told = side.ask(asking, api, fields)
+    for api, fields in asked:
+        told = side.ask(asking, api, fields, versions)
         owner = (told.get("principal_type"), told.get("principal_name"), told.get("token_requester_principal_name"))
         answers.append((api.name, ErrorCode(told["error_code"]).name, owner, shown(told)))
     asking.close()
@@ -156,7 +173,7 @@ def shown(told):
     return sorted(
         (
             each["principal_name"],
-            each["token_requester_principal_name"],
+            each.get("token_requester_principal_name"),
             sorted(of["principal_name"] for of in each["renewers"]),
         )
         for each in told.get("tokens") or ()
@@ -165,5 +182,12 @@ def shown(told):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_both_give_and_show_the_same_tokens(sides, seed):
-    kafkas, ours = (told_to(side, f"user-{seed}") for side in sides)
+    user = f"user-{seed}"
+    kafkas, ours = (told_to(side, user, requests(user, side.tokens)) for side in sides)
+    assert ours == kafkas
+
+
+@pytest.mark.parametrize("user", ["user-0", "user-1", "alice"])
+def test_both_say_the_same_in_the_first_versions(sides, user):
+    kafkas, ours = (told_to(side, user, first_requests(side.tokens), FIRST_VERSIONS) for side in sides)
     assert ours == kafkas

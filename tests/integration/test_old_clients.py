@@ -9,6 +9,7 @@ from integration.raw_producer import RawProducer
 from record.legacy_bytes import entry, wrapper
 
 from sparklog.errors import ErrorCode
+from sparklog.group.offsets import partition_for, read_offset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as produce_wire
 from sparklog.protocol.messages import (
@@ -16,11 +17,14 @@ from sparklog.protocol.messages import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     ListOffsetsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
 )
 from sparklog.record.compression import CompressionType
 from sparklog.record.legacy.message_set import iter_messages, unwrap
-from sparklog.structs import TopicPartition
+from sparklog.structs import OFFSETS_TOPIC, TopicPartition
+from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -251,6 +255,47 @@ def test_the_end_of_an_epoch_is_told_in_the_first_versions(connection, tp, versi
     request = OffsetForLeaderEpochRequest(topics=[asked])
     (told,) = wire.ask(connection, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request).topics[0].partitions
     assert (told.error_code, told.end_offset, told.leader_epoch) == (ErrorCode.NONE, 2, 0 if version else -1)
+
+
+def commit(connection, group, tp, offset, version, **how):
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    fields = {"partition_index": tp.partition, "committed_offset": offset, "committed_metadata": "", **how}
+    asked = topic(name=tp.topic, partitions=[topic.OffsetCommitRequestPartition(**fields)])
+    request = OffsetCommitRequest(group_id=group, topics=[asked])
+    (told,) = wire.ask(connection, ApiKey.OFFSET_COMMIT, version, request).topics[0].partitions
+    return told.error_code
+
+
+def committed(connection, group, tp, version):
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic
+    request = OffsetFetchRequest(group_id=group, topics=[topic(name=tp.topic, partition_indexes=[tp.partition])])
+    (told,) = wire.ask(connection, ApiKey.OFFSET_FETCH, version, request).topics[0].partitions
+    return told.error_code, told.committed_offset
+
+
+def test_offsets_of_the_first_version_are_apart_from_those_of_the_coordinator(connection, tp):
+    group = f"g-{tp.topic}"
+    eventually(lambda: wire.find_coordinator(connection, group) >= 0, 60, "the coordinator")
+    none = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert committed(connection, group, tp, 0) == none
+    assert commit(connection, group, tp, 5, 0) == ErrorCode.NONE
+    assert commit(connection, group, tp, 6, 0, committed_metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert (committed(connection, group, tp, 0), committed(connection, group, tp, 1)) == ((0, 5), (0, -1))
+    assert commit(connection, group, tp, 7, 1) == ErrorCode.NONE
+    assert (committed(connection, group, tp, 0), committed(connection, group, tp, 1)) == ((0, 5), (0, 7))
+    nowhere = TopicPartition(tp.topic, 9)
+    assert commit(connection, group, nowhere, 5, 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert committed(connection, group, nowhere, 0) == none
+
+
+def test_offsets_are_of_the_time_that_the_client_says(connection, tp):
+    group = f"g-{tp.topic}"
+    eventually(lambda: wire.find_coordinator(connection, group) >= 0, 60, "the coordinator")
+    home = TopicPartition(OFFSETS_TOPIC, partition_for(group, len(wire.leaders(connection, OFFSETS_TOPIC))))
+    _, end, _ = wire.list_offset(connection, home, -1)
+    assert commit(connection, group, tp, 7, 1, commit_timestamp=1234) == ErrorCode.NONE
+    stored = wire.values_in(wire.fetch(connection, home, end))
+    assert [read_offset(each).commit_timestamp_ms for each in stored] == [1234]
 
 
 @pytest.mark.skipif(bool(LACK), reason=LACK)

@@ -33,12 +33,11 @@ _LEFT_HEAD = """
 | --- | --- |
 """
 _LEFT = (
-    (
-        "versions below the first of each API above",
-        "Kafka 4 has ended them too; groups whose offsets are in ZooKeeper have a consumer of their own",
-    ),
     ("4 LeaderAndIsr 0 to 4, 5 StopReplica 0 to 2, 6 UpdateMetadata 0 to 6", "between brokers before Kafka 2.8"),
-    ("7 ControlledShutdown 0 to 2, 56 AlterPartition 0 and 1", "between brokers; Kafka 3.9's speak those above"),
+    (
+        "7 ControlledShutdown 0 to 2, 27 WriteTxnMarkers 0, 56 AlterPartition 0 and 1",
+        "between brokers; Kafka 3.9's speak those above",
+    ),
     ("57 UpdateFeatures, 58 Envelope", "between brokers and a KRaft controller"),
     ("71 and 72 telemetry, 74 ListClientMetricsResources", "no telemetry is collected, so none is asked for"),
 )

@@ -29,6 +29,7 @@ from sparklog.errors import CoordinationError
 from sparklog.zk import znodes
 from sparklog.zk.brokers import Brokers
 from sparklog.zk.configs import Configs
+from sparklog.zk.consumer_offsets import ConsumerOffsets
 from sparklog.zk.office import Office
 from sparklog.zk.partition_states import PartitionStates
 from sparklog.zk.producer_ids import ProducerIds
@@ -66,6 +67,7 @@ class ZkClient(ZnodeClient):
         )
         self.brokers = Brokers(self, between_brokers)
         self.configs = Configs(self)
+        self.consumer_offsets = ConsumerOffsets(self)
         self.office = Office(self)
         self.producer_ids = ProducerIds(self)
         self.states = PartitionStates(self)

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has read. Answered once the offsets are replicated."""
+"""OffsetCommit: how far a group has read. Answered once the offsets are replicated; in version 0, once in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import Rights, refusal
+from sparklog.broker.handling.zookeeper_offsets import store_offsets
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity
@@ -17,9 +18,12 @@ from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import TopicPartition
 
 API = ApiKey.OFFSET_COMMIT
-VERSIONS = range(2, 10)
+VERSIONS = range(10)
 _Topics = list[OffsetCommitRequest.OffsetCommitRequestTopic] | list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]
+_Offsets = dict[TopicPartition, CommittedOffset]
 
+_VERSION_OF_ZOOKEEPER = 0
+_VERSION_OF_TIMES = 1
 _FIRST_VERSION_OF_MEMBER_EPOCH = 9
 
 
@@ -32,7 +36,34 @@ def handle(broker: BrokerContext, request: ApiRequest[OffsetCommitRequest]) -> S
     identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch)
     knows_epochs = request.version >= _FIRST_VERSION_OF_MEMBER_EPOCH
     commit = yield from known_offsets(broker, rights, message.topics, identity, message.retention_time_ms)
+    if request.version == _VERSION_OF_ZOOKEEPER:
+        return _store(broker, message, rights, commit.offsets)
+    if request.version == _VERSION_OF_TIMES:
+        commit = commit._replace(offsets=_dated(message, commit.offsets))
     return _commit(broker, message, rights, commit._replace(knows_epochs=knows_epochs))
+
+
+def _dated(message: OffsetCommitRequest, offsets: _Offsets) -> _Offsets:
+    """As of the times that the client says, where it says any."""
+    times = {
+        TopicPartition(topic.name, each.partition_index): each.commit_timestamp
+        for topic in message.topics
+        for each in topic.partitions
+        if each.commit_timestamp != NO_TIMESTAMP
+    }
+    return {
+        tp: each._replace(commit_timestamp_ms=times.get(tp, each.commit_timestamp_ms)) for tp, each in offsets.items()
+    }
+
+
+async def _store(
+    broker: BrokerContext, message: OffsetCommitRequest, rights: Rights, offsets: _Offsets
+) -> OffsetCommitResponse:
+    most = broker.config.offset_metadata_max_bytes
+    fitting = {tp: each.offset for tp, each in offsets.items() if len(each.metadata) <= most}
+    codes = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    codes |= await store_offsets(broker, message.group_id, fitting)
+    return await _told(broker, message, codes_by_partition(broker, rights, codes))
 
 
 async def _commit(

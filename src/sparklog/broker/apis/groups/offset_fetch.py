@@ -1,4 +1,5 @@
 """OffsetFetch: how far a group has read, in some partitions or in all; several groups at once from version 8 on.
+Version 0 reads what is kept in ZooKeeper.
 
 A group that is named more than once is told once, with all that is asked of it: a short request would have a huge
 answer otherwise. (Kafka tells it as often as it is named; clients look for groups by name.)
@@ -6,11 +7,12 @@ answer otherwise. (Kafka tells it as often as it is named; clients look for grou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import Rights, refusal
+from sparklog.broker.handling.zookeeper_offsets import stored_offsets
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
@@ -20,8 +22,9 @@ from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import TopicPartition
 
 API = ApiKey.OFFSET_FETCH
-VERSIONS = range(1, 10)
+VERSIONS = range(10)
 
+_VERSION_OF_ZOOKEEPER = 0
 _FIRST_VERSION_OF_TOP_LEVEL_ERROR = 2
 _FIRST_BATCHED_VERSION = 8
 _FIRST_VERSION_OF_MEMBER_EPOCH = 9
@@ -36,8 +39,12 @@ _T = TypeVar("_T")
 _P = TypeVar("_P")
 
 
-def handle(broker: BrokerContext, request: ApiRequest[OffsetFetchRequest]) -> Steps[OffsetFetchResponse]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[OffsetFetchRequest]
+) -> Steps[OffsetFetchResponse | Awaitable[OffsetFetchResponse]]:
     message, fetching = request.message, _Fetching(broker, request)
+    if request.version == _VERSION_OF_ZOOKEEPER:
+        return fetching.from_zookeeper()
     if request.version >= _FIRST_BATCHED_VERSION:
         groups = []
         for each in (yield from _named_once(message.groups)):
@@ -94,6 +101,32 @@ class _Fetching:
         hidden = [tp for tp in partitions if not self._named.allows(tp.topic)]
         errors |= dict.fromkeys(hidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return _Found(error, offsets | dict.fromkeys(hidden), errors)
+
+    async def from_zookeeper(self) -> OffsetFetchResponse:
+        broker, group_id = self._broker, self._request.message.group_id
+        partitions = _partitions(self._request.message.topics) or []
+        refused = refusal(broker, self._request, Operation.DESCRIBE, Resource(ResourceType.GROUP, group_id))
+        errors = dict.fromkeys(partitions, refused)
+        offsets: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
+        if refused is ErrorCode.NONE:
+            errors = {tp: self._code_of(tp) for tp in partitions}
+            known = [tp for tp, code in errors.items() if code is ErrorCode.NONE]
+            found, missing = await stored_offsets(broker, group_id, known)
+            errors |= missing
+            offsets |= {tp: _NOT_COMMITTED._replace(offset=offset) for tp, offset in found.items()}
+        told = _topics(_Topic, _Topic.OffsetFetchResponsePartition, _Found(refused, offsets, errors))
+        topics = await broker.turns.drive(told, lambda: f"OffsetFetch of group {group_id}")
+        return OffsetFetchResponse(topics=topics)
+
+    def _code_of(self, tp: TopicPartition) -> ErrorCode:
+        """Why nothing may be told of a partition, or NONE."""
+        if not self._named.allows(tp.topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = self._broker.metadata.topic(tp.topic)
+        if topic is not None and tp.partition in topic.partitions:
+            return ErrorCode.NONE
+        told = self._broker.metadata.has_been_told
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if told else ErrorCode.NOT_COORDINATOR
 
 
 def _named_once(groups: list[_AskedGroup]) -> Steps[list[_AskedGroup]]:

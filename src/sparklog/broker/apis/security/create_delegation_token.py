@@ -13,7 +13,7 @@ from sparklog.security.delegation.token import DelegationToken
 from sparklog.security.principal import USER, Principal
 
 API = ApiKey.CREATE_DELEGATION_TOKEN
-VERSIONS = range(1, 4)
+VERSIONS = range(4)
 Asked = ApiRequest[CreateDelegationTokenRequest]
 
 

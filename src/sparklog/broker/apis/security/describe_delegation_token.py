@@ -20,7 +20,7 @@ from sparklog.security.delegation.token import DelegationToken
 from sparklog.security.principal import Principal
 
 API = ApiKey.DESCRIBE_DELEGATION_TOKEN
-VERSIONS = range(1, 4)
+VERSIONS = range(4)
 Asked = ApiRequest[DescribeDelegationTokenRequest]
 _Token = DescribeDelegationTokenResponse.DescribedDelegationToken
 

@@ -9,7 +9,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
 API = ApiKey.EXPIRE_DELEGATION_TOKEN
-VERSIONS = range(1, 3)
+VERSIONS = range(3)
 
 
 async def handle(
