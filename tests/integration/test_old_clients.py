@@ -149,6 +149,17 @@ def test_zstd_has_no_old_form(connection, tp):
         assert (fetched.error, fetched.records) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])
 
 
+def test_what_lies_before_a_batch_in_zstd_is_given(connection, tp):
+    wire.produce(connection, tp, wire.batch_of(b"a", b"b"))
+    wire.produce(connection, tp, wire.batch_of(b"c", compression=CompressionType.GZIP))
+    wire.produce(connection, tp, wire.batch_of(b"d", compression=CompressionType.ZSTD))
+    for version in FETCH_VERSIONS:
+        fetched = wire.fetch(connection, tp, 0, version=version)
+        assert (fetched.error, values(fetched)) == (ErrorCode.NONE, [b"a", b"b", b"c"])
+        fetched = wire.fetch(connection, tp, 3, version=version)
+        assert (fetched.error, fetched.records) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, [])
+
+
 def test_the_log_may_give_the_time(connection, make_topic):
     tp = TopicPartition(make_topic(message_timestamp_type="LogAppendTime"), 0)
     result = produce(connection, tp, entry(0, None, b"x", magic=1, timestamp=5), 2)

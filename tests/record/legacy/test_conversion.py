@@ -142,6 +142,13 @@ def test_zstd_has_no_old_form():
         down(batch_of([(0, None, b"z")], CompressionType.ZSTD), 1, 0)
 
 
+def test_what_lies_before_a_batch_in_zstd_is_given():
+    data = batch_of([(0, None, b"a")]) + batch_of([(0, None, b"z")], CompressionType.ZSTD, base_offset=1)
+    assert told(down(data, 1, 0)) == [(0, 0, None, b"a")]
+    with pytest.raises(UnfitRecords):
+        down(data, 1, 1)
+
+
 def test_what_golden_records_become():
     records = [each._replace(headers=()) for each in golden_records()]
     data = batch_of([(each.timestamp, each.key, each.value) for each in records])

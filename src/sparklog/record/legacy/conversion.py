@@ -118,14 +118,20 @@ def to_message_set(batches: Buffer, magic: int, start_offset: int, enough: int =
     ``enough`` bytes of them. A last batch that is cut short is left out.
 
     A wrapper has all of its batch, whatever ``start_offset`` is; there is none where all of it lies before. Raises
-    CorruptRecord for a batch that cannot be read, UnfitRecords for one in zstd.
+    CorruptRecord for a batch that cannot be read, UnfitRecords for one in zstd where no message is before it; else
+    those before it are given.
     """
     out, records, end_offset = bytearray(), 0, start_offset
     for batch in iter_batches(batches):
         if out and len(out) >= enough:
             break
         if not batch.is_control and batch.record_count:
-            out += _messages(batch, magic, start_offset)
+            try:
+                out += _messages(batch, magic, start_offset)
+            except UnfitRecords:
+                if not out:
+                    raise
+                break
             records += batch.record_count
         end_offset = batch.next_offset
     return MessageSet(bytes(out), records, end_offset)
