@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sparklog.clock import monotonic_ms
 from sparklog.errors import CorruptRecord, ErrorCode
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sparklog.broker.fetch_sessions import FetchAnswer
     from sparklog.protocol.slices import Steps
 
-    Serving = FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]]
-    Serve = Callable[[BrokerContext, ApiRequest[FetchRequest]], Serving]
+    Serving: TypeAlias = FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]]
+    Serve: TypeAlias = Callable[[BrokerContext, ApiRequest[FetchRequest]], Serving]
 
 _FIRST_VERSION_OF_MAGIC_1 = 2
 Passed = dict[tuple[str, int], int]
