@@ -166,7 +166,7 @@ def test_a_killed_broker_is_back_before_its_session_has_ended(tmp_path, chroot):
 
 
 _IN_A_HURRY = """
-from sparklog.broker import registration
+from sparklog.broker.lifecycle import registration
 from sparklog.cli.main import main
 registration._TIMEOUTS_TO_WAIT = 0
 main()
