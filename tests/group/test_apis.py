@@ -251,7 +251,8 @@ def test_leaving_a_group_that_lives_elsewhere(loop: Any, client: Client, version
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-@versions(offset_commit)
+# Version 0 of OffsetCommit and OffsetFetch keeps offsets in ZooKeeper: see tests/integration/test_old_clients.py.
+@versions(offset_commit, first=1)
 def test_commit(loop: Any, client: Client, clock: Any, version: int) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert loop.run_until_complete(client.commit(100, version, retention_time_ms=1000)) == [0, unknown]
@@ -261,13 +262,13 @@ def test_commit(loop: Any, client: Client, clock: Any, version: int) -> None:
     assert loop.run_until_complete(client.commit(100, version, topic="nowhere")) == [again, again]
     _, found = client.broker.groups.fetch_offsets("g", None)
     ((tp, committed),) = found.items()
-    expires = version < 5
+    expires = 2 <= version < 5
     assert (tp.topic, tp.partition, committed.offset) == ("t", 0, 100)
     assert committed.leader_epoch == (4 if version >= 6 else -1)
     assert committed.expire_timestamp_ms == (clock.now_ms() + 1000 if expires else -1)
 
 
-@versions(offset_commit)
+@versions(offset_commit, first=1)
 def test_a_commit_for_a_topic_made_anew_since_it_was_looked_up(loop: Any, client: Client, version: int) -> None:
     look_up = client.broker.metadata.topic
 
@@ -292,7 +293,7 @@ def test_a_commit_that_is_never_to_expire(loop: Any, client: Client) -> None:
     assert committed.expire_timestamp_ms == for_ever
 
 
-@versions(offset_commit)
+@versions(offset_commit, first=1)
 def test_a_commit_of_a_member(loop: Any, client: Client, version: int) -> None:
     async def body() -> None:
         joined = await client.member()
@@ -327,7 +328,7 @@ def fetched(version: int, answer: Any) -> dict[tuple[str, int], tuple[int, int, 
     }
 
 
-@versions(offset_fetch)
+@versions(offset_fetch, first=1)
 def test_fetch(loop: Any, client: Client, version: int) -> None:
     async def body() -> None:
         await client.commit(100)
@@ -369,7 +370,7 @@ def test_a_group_whose_offsets_are_asked_for_twice_is_told_once(
     loop.run_until_complete(body())
 
 
-@versions(offset_fetch)
+@versions(offset_fetch, first=1)
 def test_a_fetch_from_the_wrong_broker(loop: Any, client: Client, version: int) -> None:
     client.store.led.clear()
     answer = loop.run_until_complete(client.call(offset_fetch, version, fetch_request(version, [0])))
