@@ -18,7 +18,7 @@ from sparklog.zk.znode_client import ZnodeClient
 from sparklog.zk.znodes import CONSUMERS
 
 _STEP = re.compile(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+")
-"""A name in a path, as ZooKeeper takes it. What it counts in are UTF-16's units: a character of two is none."""
+"""A name in a path that ZooKeeper accepts: it refuses controls, and every character that UTF-16 writes in two units."""
 _NUMBER = re.compile(rb"[+-]?[0-9]{1,19}")
 _BOUND = 1 << 63
 _NOT_OURS = (NoAuthError, NoChildrenForEphemeralsError)

@@ -1,7 +1,7 @@
 """Offsets of groups that are kept in ZooKeeper, for the first versions of OffsetCommit and OffsetFetch.
 
-Nothing is asked of a coordinator: every broker answers, and whoever commits is taken at its word. ZooKeeper's thread is
-given back to the broker's other calls after each ``_AT_A_TIME`` partitions.
+Every broker answers them, without the group's coordinator. It does not check whether the client is a member of the
+group. After each ``_AT_A_TIME`` partitions the broker's other calls to ZooKeeper have their turn.
 """
 
 from __future__ import annotations

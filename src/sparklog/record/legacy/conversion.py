@@ -117,9 +117,9 @@ def to_message_set(batches: Buffer, magic: int, start_offset: int, enough: int =
     """What the batches hold from ``start_offset`` on, as messages of magic 0 or 1; no batch is looked at behind
     ``enough`` bytes of them. A last batch that is cut short is left out.
 
-    A wrapper has all of its batch, whatever ``start_offset`` is; there is none where all of it lies before. Raises
-    CorruptRecord for a batch that cannot be read, UnfitRecords for one in zstd where no message is before it; else
-    those before it are given.
+    A compressed batch becomes one wrapper, which holds all of its records if one of them is at ``start_offset`` or
+    behind it. A batch in zstd ends the set. Raises CorruptRecord for a batch that cannot be read, UnfitRecords for one
+    in zstd that no message comes before.
     """
     out, records, end_offset = bytearray(), 0, start_offset
     for batch in iter_batches(batches):
