@@ -29,6 +29,8 @@ from sparklog.testing.eventually import eventually
 pytestmark = pytest.mark.integration
 
 FETCH_VERSIONS = [0, 1, 2, 3]
+LARGEST = 1 << 20
+"""Bytes of the log for an answer, and a batch more of each partition before version 3."""
 LACK = lack_of("kcat")
 
 
@@ -131,6 +133,23 @@ def test_the_first_of_each_partition_comes_before_version_3_however_large(connec
     wire.send_fetch(connection, dict.fromkeys(tps, 0), partition_max_bytes=100, version=2)
     found = wire.receive_fetch(connection)
     assert [sum(map(len, found[tp].records)) for tp in tps] == [100, 100]
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_an_answer_takes_little_memory_however_much_is_asked_for(connection, topic, version):
+    """It is not sent from the file, as others are: it waits in memory until its client reads it."""
+    tps = [TopicPartition(topic, number) for number in range(2)]
+    assert wire.create_topic(connection, topic, 2)[0] is ErrorCode.NONE
+    for _ in range(4):
+        for tp in tps:
+            wire.produce(connection, tp, wire.batch_of(bytes(400_000)))
+    wire.send_fetch(connection, dict.fromkeys(tps, 0), version=version)
+    found = wire.receive_fetch(connection)
+    sizes = [sum(map(len, found[tp].records)) for tp in tps]
+    assert 400_000 < sum(sizes) < 2 * LARGEST
+    assert all(sizes) or version == 3
+    rest = wire.fetch(connection, tps[0], len(values(found[tps[0]])), version=version)
+    assert values(rest)[:1] == [bytes(400_000)]
 
 
 def test_a_topic_may_forbid_it(connection, make_topic):

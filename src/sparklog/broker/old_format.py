@@ -3,6 +3,9 @@
 A thread of its own (``preparation``) makes them, partition by partition, so that one partition's are in memory beside
 the answer. It makes as many bytes as the client takes of the partition, and one batch more at most. Versions 0 to 2
 take that many to the byte: what lies behind is cut off, which tells the client to ask for more.
+
+Other answers are sent from the file. These wait in memory until their client reads them, so they hold a megabyte or so,
+however much the client asks for.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     Serve: TypeAlias = Callable[[BrokerContext, ApiRequest[FetchRequest]], Serving]
 
 _FIRST_VERSION_OF_MAGIC_1 = 2
+_LARGEST = 1 << 20
+"""Bytes that are read from the log for an answer; each partition gets a batch all the same before version 3."""
 Passed = dict[tuple[str, int], int]
 """By topic and partition, the offset behind what was read of it and has no record to tell of."""
 _logger = logging.getLogger(__name__)
@@ -41,6 +46,8 @@ async def in_old_format(broker: BrokerContext, request: ApiRequest[FetchRequest]
     for ever where more of them lie in a row than it takes bytes.
     """
     until_ms = monotonic_ms(broker.clock) + request.message.max_wait_ms
+    most = min(request.message.max_bytes, _LARGEST)
+    request = request._replace(message=replace(request.message, max_bytes=most))
     while True:
         answer = await _served(broker, serve(broker, request))
         asked = {(each.topic, each.partition): each for each in request.message.partitions}
