@@ -267,6 +267,8 @@ def test_a_zookeeper_that_stays_away_is_said(on_stage, proxy, caplog):
         assert not caplog.records
         proxy.set_down(True)
         await until(lambda: not stage.registration.is_connected)
+        stage.registration.say_if_silent()
+        assert "no ZooKeeper" not in caplog.text, "it has only just been lost"
         clock.advance(40)
         stage.registration.say_if_silent()
         (told,) = [each.message for each in caplog.records if each.name == "sparklog.broker.lifecycle.registration"]

@@ -31,6 +31,8 @@ _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _LEAST_TIMEOUT_S = 4.0
 """ZooKeeper grants no session less than two of its ticks, which are of 2 s unless it is told otherwise."""
+_SHORT_SILENCE_S = 1.0
+"""A broker that was suspended hears of its lost connection when it wakes, and connects again at once."""
 _TIMEOUTS_TO_WAIT = 2
 """A dead session is kept for its timeout and at most a tick."""
 
@@ -87,12 +89,13 @@ class Registration:
 
     def say_if_silent(self) -> None:
         """What waits for ZooKeeper waits without a word, so an operator is told, each time that this is called."""
-        if self._silent_since is not None:
+        silence_s = 0.0 if self._silent_since is None else self._clock.monotonic() - self._silent_since
+        if silence_s > _SHORT_SILENCE_S:
             _logger.warning(
                 "no ZooKeeper has taken this broker's connection for %.0f s: no leader is elected, and no topic,"
                 " setting or ISR changes, until one does. Is it running? One that has lost its data directory, or was"
                 " set back to an older state, refuses brokers that have seen more",
-                self._clock.monotonic() - self._silent_since,
+                silence_s,
             )
 
     def follow(self, on_registered: Callable[[], None], on_failure: Callable[[BaseException], None]) -> None:
