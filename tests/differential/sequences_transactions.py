@@ -195,6 +195,27 @@ def offsets_in_transactions(pair: Pair) -> None:
     await_end(pair, "aborted", who)
 
 
+@sequence(ApiKey.TXN_OFFSET_COMMIT, ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_OFFSETS_TO_TXN)
+def offsets_of_transactions_that_are_made_up(pair: Pair) -> None:
+    """None of a newer epoch: Kafka takes it once the group's partition is in the transaction, which then never ends."""
+    topic, who, group = make_topic(pair), pair.name("worker"), pair.name("g")
+    stranger = init_producer(pair, "a stranger", pair.name("stranger"))
+    commit_offsets(pair, "of an id that nobody began", who, stranger, group, topic, 1)
+    commit_offsets(pair, "of an id and a producer id that nobody has", who, stranger, group, topic, 1, producer_id=500_000)
+    producer = init_producer(pair, "init", who)
+    add_offsets(pair, "add", who, producer, group)
+    commit_offsets(pair, "another's producer id", who, stranger, group, topic, 2)
+    commit_offsets(pair, "a producer id that nobody has", who, producer, group, topic, 2, producer_id=500_000)
+    commit_offsets(pair, "another's id", pair.name("stranger"), producer, group, topic, 2)
+    commit_offsets(pair, "no id", "", producer, group, topic, 2)
+    commit_offsets(pair, "no producer", who, producer, group, topic, 2, producer_id=-1, producer_epoch=-1)
+    commit_offsets(pair, "as it is", who, producer, group, topic, 3)
+    commit_offsets(pair, "an older epoch, later", who, producer, group, topic, 4, producer_epoch=-1)
+    end(pair, "commit", who, producer, True)
+    await_end(pair, "committed", who)
+    fetch_offsets(pair, "what is committed", group, [(topic, [0])])
+
+
 @sequence(ApiKey.TXN_OFFSET_COMMIT, ApiKey.JOIN_GROUP)
 def offsets_of_members_in_transactions(pair: Pair) -> None:
     topic, who, group = make_topic(pair), pair.name("worker"), pair.name("g")
