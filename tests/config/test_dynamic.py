@@ -10,6 +10,7 @@ from sparklog.config.dynamic import (
     Layers,
     Operation,
     Source,
+    Synonym,
     apply_changes,
     check_dynamic,
 )
@@ -83,6 +84,21 @@ def test_what_is_read_at_the_start_does_not_change():
         check_dynamic(["log.retention.ms", "num.partitions"])
     with pytest.raises(ConfigError, match=r"'no\.such' is not known"):
         check_dynamic(["no.such"])
+    with pytest.raises(ConfigError, match=r"'offsets\.load\.buffer\.size' is read when a broker starts"):
+        check_dynamic(["offsets.load.buffer.size"])
+
+
+def test_what_means_nothing_here_and_kafka_changes_is_kept_and_told_of(caplog):
+    name = "num.io.threads"
+    check_dynamic([name])
+    assert after({}, (name, SET, "16"), table=DYNAMIC_DEFINITIONS) == {name: "16"}
+    with pytest.raises(ConfigError, match=r"num\.io\.threads='many' is not a whole number"):
+        after({}, (name, SET, "many"), table=DYNAMIC_DEFINITIONS)
+    layers = Layers(parse_broker_config({}), broker={name: "16"}, cluster={name: "4"})
+    assert layers.of_broker(name) == [Synonym(name, "16", Source.BROKER), Synonym(name, "4", Source.CLUSTER)]
+    assert Layers(layers.static).of_broker(name) == []
+    assert (layers.topic_defaults, layers.in_force) == (layers.static.topic_defaults, layers.static)
+    assert not caplog.records
 
 
 LAYERS = Layers(

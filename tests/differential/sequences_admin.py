@@ -8,6 +8,7 @@ from differential.asking import WAIT_MS, batch, make_topic, produce, topic_id_of
 from differential.pair import Both, Pair
 from differential.table import sequence
 
+from sparklog.config.dynamic import Source
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.wire import ZERO_UUID
 
@@ -176,6 +177,11 @@ def alter_configs(pair: Pair) -> None:
     alter("a broker without a number", ("log.retention.ms", set_, "1"), kind=BROKER, name="x")
     alter("what only the start reads", ("broker.id", set_, "5"), kind=BROKER, name="0")
     alter("what brokers do not know", ("retention.ms", set_, "5"), kind=BROKER, name="0")
+    for value in ("12", "none", "0"):
+        alter(f"{value} threads in the background", ("background.threads", set_, value), kind=BROKER, name="0")
+    _threads(pair, "the broker's threads")
+    alter("the default again", ("background.threads", delete, None), kind=BROKER, name="0")
+    alter("what only Kafka's start reads", ("offsets.load.buffer.size", set_, "5"), kind=BROKER, name="0")
     alter("a wrong value for a broker", ("log.retention.ms", set_, "soon"), kind=BROKER, name="0")
     alter("only to see, for all brokers", ("log.retention.ms", set_, "9"), kind=BROKER, name="", validate_only=True)
     alter("no such resource", ("x", set_, "y"), kind=99, name="x")
@@ -201,6 +207,16 @@ def alter_configs(pair: Pair) -> None:
 def _described(pair: Pair, step: str, topic: str) -> None:
     """What is set. Kafka takes changes over some time after it has answered, so this asks ZooKeeper's reader."""
     describe(pair, step, TOPIC, topic, ["retention.ms", "segment.bytes", "cleanup.policy"])
+
+
+def _threads(pair: Pair, step: str) -> None:
+    """How many work in Kafka's background, once the broker tells of what is set for it alone."""
+    asked = [{"resource_type": BROKER, "resource_name": "0", "configuration_keys": ["background.threads"]}]
+
+    def is_set(answer: Any) -> bool:
+        return [each.config_source for each in answer.results[0].configs] == [Source.BROKER]
+
+    pair.ask(step, ApiKey.DESCRIBE_CONFIGS, version=1, resources=asked, until=is_set)
 
 
 @sequence(ApiKey.CREATE_PARTITIONS)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sparklog.config.broker import COARSER_TIMES, DEPRECATED, BrokerConfig
 from sparklog.config.definition import ConfigType, Definition, definitions
 from sparklog.config.dynamic import DYNAMIC_DEFINITIONS
-from sparklog.config.kafka_broker import LEFT_OUT, LEFT_OUT_PREFIXES
+from sparklog.config.kafka_broker import LEFT_OUT, LEFT_OUT_PREFIXES, LIVE
 from sparklog.config.topic import TopicConfig
 from sparklog.config.zookeeper_security import ZooKeeperSecurity
 from sparklog.security.tls.settings import TlsSettings
@@ -90,6 +90,10 @@ _LEFT_OUT = """
 
 A file of Kafka's may hold these. The broker leaves them out, and one line of its log names those that it found.
 """
+_LIVE = """
+Kafka changes these while it runs: {}.
+A tool may set them here too. They are kept, and DescribeConfigs tells of them once they are set.
+"""
 _TYPES = {
     ConfigType.BOOLEAN: "true or false",
     ConfigType.STRING: "text",
@@ -143,6 +147,7 @@ def _parts() -> Iterator[str]:
     yield from (_row(_code(name), f"deprecated: {advice}") for name, advice in DEPRECATED.items())
     yield f"{_LEFT_OUT}\n{', '.join(map(_code, sorted(LEFT_OUT)))}, and all that begin with"
     yield f" {', '.join(map(_code, LEFT_OUT_PREFIXES))}.\n"
+    yield _LIVE.format(", ".join(map(_code, LIVE)))
 
 
 def _beginning(each: Definition) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sparklog.config.broker import BrokerConfig, topic_synonyms
 from sparklog.config.definition import ConfigType, Definition, definitions, parse
+from sparklog.config.kafka_broker import LEFT_OUT, LIVE
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError
 
@@ -81,11 +82,12 @@ _OWN_DEFINITIONS: dict[str, Definition] = {
         "sparklog.slow.request.log.ms",
     )
 }
-DYNAMIC_DEFINITIONS: dict[str, Definition] = _OWN_DEFINITIONS | {
-    own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()
-}
+DYNAMIC_DEFINITIONS: dict[str, Definition] = (
+    _OWN_DEFINITIONS | LIVE | {own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()}
+)
 """The broker settings that may change while it runs: topics' defaults, limits on connections and on copying, how long
-producers are remembered, what compaction may use, which requests are slow. The rest is read at the start.
+producers are remembered, what compaction may use, which requests are slow, and a few of Kafka's that mean nothing here.
+The rest is read at the start.
 """
 
 
@@ -131,7 +133,7 @@ def _edited(definition: Definition, stored: str | None, change: Change) -> str:
 
 def check_dynamic(names: Iterable[str]) -> None:
     """Raises ConfigError if one of these broker settings cannot change while it runs."""
-    known = definitions(BrokerConfig)
+    known = definitions(BrokerConfig).keys() | LEFT_OUT
     for name in names:
         if name not in DYNAMIC_DEFINITIONS:
             what = "is read when a broker starts and cannot change while it runs" if name in known else "is not known"
@@ -156,7 +158,7 @@ class Layers:
         names = topic_synonyms()
         config = self.static.topic_defaults
         for name, text in self._stored():
-            if name in _OWN_DEFINITIONS:
+            if name in _OWN_DEFINITIONS or name in LIVE:
                 continue
             try:
                 config = parse(TopicConfig, {names[name]: text}, config)
@@ -189,7 +191,9 @@ class Layers:
         )
 
     def of_broker(self, name: str) -> list[Synonym]:
-        """The values of a broker's setting, the one in force first."""
+        """The values of a broker's setting, the one in force first; none of one that means nothing and is not set."""
+        if name in LIVE:
+            return self._dynamic(name, LIVE[name])
         if name in DYNAMIC_DEFINITIONS and name not in _OWN_DEFINITIONS:
             attribute, definition = definitions(TopicConfig)[topic_synonyms()[name]]
             return self._of_broker(name, definition, self.static.topic_defaults, attribute)
@@ -197,14 +201,15 @@ class Layers:
         return self._of_broker(name, definition, self.static, attribute)
 
     def _of_broker(self, name: str, definition: Definition, static: object, attribute: str) -> list[Synonym]:
-        found: list[Synonym] = []
-        if name in DYNAMIC_DEFINITIONS:
-            found += _stored(definition, name, self.broker, Source.BROKER)
-            found += _stored(definition, name, self.cluster, Source.CLUSTER)
+        found = self._dynamic(name, definition) if name in DYNAMIC_DEFINITIONS else []
         given: Any = getattr(static, attribute)
         if given != definition.default:
             found.append(Synonym(name, definition.format(given), Source.STATIC))
         return [*found, Synonym(name, definition.format(definition.default), Source.DEFAULT)]
+
+    def _dynamic(self, name: str, definition: Definition) -> list[Synonym]:
+        of_broker = _stored(definition, name, self.broker, Source.BROKER)
+        return of_broker + _stored(definition, name, self.cluster, Source.CLUSTER)
 
 
 def _stored(definition: Definition, name: str, properties: Mapping[str, str], source: Source) -> list[Synonym]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sparklog.config.definition import ConfigType, Definition, at_least
 from sparklog.errors import ConfigError
 
 LEFT_OUT = frozenset(
@@ -38,6 +39,19 @@ LEFT_OUT = frozenset(
     zookeeper.metadata.migration.min.batch.size
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
+LIVE: dict[str, Definition] = {
+    name: Definition(name, kind, default, "Means nothing here; kept, and told of, as Kafka does.", check)
+    for name, kind, default, check in (
+        ("auto.include.jmx.reporter", ConfigType.BOOLEAN, True, None),
+        ("background.threads", ConfigType.INT, 10, at_least(1)),
+        ("metric.reporters", ConfigType.LIST, (), None),
+        ("num.io.threads", ConfigType.INT, 8, at_least(1)),
+        ("num.network.threads", ConfigType.INT, 3, at_least(1)),
+        ("transaction.partition.verification.enable", ConfigType.BOOLEAN, True, None),
+    )
+}
+"""Those of them that Kafka changes while it runs (``DynamicBrokerConfig``). A tool may set one here and look whether it
+is set, as it does with Kafka."""
 LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.config.", "rsm.config.")
 _SECURITY_PREFIXES = ("password.encoder.",)
 _SECURITY = {

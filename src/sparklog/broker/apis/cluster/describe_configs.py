@@ -84,7 +84,7 @@ async def _describe(
     return [
         entries.of(each, table[each], synonyms, read_only=fixed and each not in DYNAMIC_DEFINITIONS)
         for each, synonyms in found.items()
-        if each in wanted
+        if each in wanted and synonyms
     ]
 
 
@@ -99,8 +99,7 @@ def _levels(names: Sequence[str] | None) -> list[_Entry]:
 
 def _only_of_cluster(found: dict[str, list[Synonym]]) -> dict[str, list[Synonym]]:
     """What every broker has by default: the settings stored for all of them, and nothing else."""
-    stored = {name: [each for each in synonyms if each.source is Source.CLUSTER] for name, synonyms in found.items()}
-    return {name: synonyms for name, synonyms in stored.items() if synonyms}
+    return {name: [each for each in synonyms if each.source is Source.CLUSTER] for name, synonyms in found.items()}
 
 
 class _Entries:
