@@ -279,6 +279,21 @@ def test_another_run_takes_over(spark, options, records, monkeypatch):
     assert flat(records()) == expected()
 
 
+def test_a_group_that_is_deleted_while_its_load_runs_holds_the_mark_in_the_end(
+    spark, options, records, admin, topic, monkeypatch
+):
+    build = load._Load._build
+
+    def delete_group(self, *arguments):
+        admin.delete_groups([f"sparklog-load.{topic}"])
+        return build(self, *arguments)
+
+    monkeypatch.setattr(load._Load, "_build", delete_group)
+    assert run(spark, options()).records == ROWS
+    assert run(spark, options()).was_done
+    assert flat(records()) == expected()
+
+
 def test_a_name_stands_for_columns_in_their_places(spark, options):
     run(spark, options(timestamp=None))
     with pytest.raises(DataSourceError, match="SPARKLOG_OTHER_LOAD"):

@@ -16,7 +16,7 @@ from sparklog.structs import TopicPartition
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
 PARTITIONS, ROWS, MOST_DEATHS = 2, 60, 4
-STEPS = ("begun", "built", "adopted some", "adopted", "offsets added", "committed")
+STEPS = ("begun", "marked first", "built", "adopted some", "adopted", "marked again", "committed")
 
 
 class Died(BaseException):
@@ -37,11 +37,11 @@ class Job:
             self._wrap(patch, "_adopt_some", after="adopted some")
             self._wrap(patch, "_adopt", after="adopted")
             self._wrap(patch, "_commit", after="committed")
-            add = Admin.add_offsets
+            add, marks = Admin.add_offsets, iter(("marked first", "marked again"))
 
             def add_offsets(*arguments):
                 add(*arguments)
-                self._die("offsets added")
+                self._die(next(marks))
 
             patch.setattr(Admin, "add_offsets", add_offsets)
             patch.setattr(load._Load, "_take_back", lambda *_: None)

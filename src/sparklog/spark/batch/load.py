@@ -163,7 +163,7 @@ def run(spark: SparkSession, options: LoadOptions) -> Loaded:
     config = ClientConfig.from_properties(options.settings())
     check_task_token(config, options.task_token_ms)
     login = kept_login(config, options.task_token_ms)
-    with rights_named("DESCRIBE_CONFIGS and WRITE", _TO_ADOPT), Admin(config) as admin, closing(login):
+    with rights_named("READ, WRITE and DESCRIBE_CONFIGS", _TO_ADOPT), Admin(config) as admin, closing(login):
         try:
             return _Load(spark, options, admin, login).run()
         except (PySparkException, Py4JJavaError) as error:
@@ -212,6 +212,7 @@ class _Load:
             client = self._login.client() if stretches is None else None
             job = self._job(transaction, configs, client)
             self._admin.add_to_prepared(transaction, [self._tp(each.partition) for each in self._info.partitions])
+            self._mark_done(transaction, print_)
             parts = self._build(job, rows) if stretches is None else self._build_stretches(job, stretches)
             self._adopt(job, parts)
             self._commit(transaction, print_)
@@ -323,8 +324,16 @@ class _Load:
             self._offered.add(part.tag)
             self._admin.adopt(offered, self._group)
 
-    def _commit(self, transaction: PreparedTransaction, print_: str) -> None:
+    def _mark_done(self, transaction: PreparedTransaction, print_: str) -> None:
+        """The mark counts with the commit.
+
+        It is set before the work, so that a user who may not set it is refused before there is work to take back; and
+        again with the commit, for a group that is deleted in the meantime loses it.
+        """
         self._admin.add_offsets(transaction, self._group, {self._mark: OffsetAndMetadata(0, metadata=print_)})
+
+    def _commit(self, transaction: PreparedTransaction, print_: str) -> None:
+        self._mark_done(transaction, print_)
         if self._admin.end_prepared([transaction], commit=True) != [True]:
             raise ApiError(ErrorCode.PRODUCER_FENCED, "the transaction was ended by another")
 
