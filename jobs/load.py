@@ -5,6 +5,7 @@ import json
 import sys
 
 from sparklog.cli.connection import check_topics
+from sparklog.config.job_clients import LOAD
 from sparklog.errors import SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.arguments import (
@@ -60,7 +61,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         options = _options(args, client_settings(parser, args))
-        check_topics(options.settings(), [options.topic])
+        check_topics(options.settings(), [options.topic], LOAD)
         return _load(options, args.format, as_json=args.output == "json")
     except SparklogError as error:
         print(f"load: {error}", file=sys.stderr)

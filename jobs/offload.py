@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparklog.cli.connection import check_topics
+from sparklog.config.job_clients import OFFLOAD
 from sparklog.config.properties import load_properties
 from sparklog.errors import ConfigError, DataSourceError, SparklogError
 from sparklog.spark import session
@@ -317,7 +318,7 @@ def main() -> int:
     pause_s = args.every or args.freshness
     try:
         if not pause_s:
-            check_topics(client, options.topics)
+            check_topics(client, options.topics, OFFLOAD)
         return _offload(options, args, pause_s)
     except SparklogError as error:
         print(f"offload: {error}", file=sys.stderr)

@@ -347,9 +347,16 @@ class Restoring:
                 if tp.topic in self._names
             }
             if mine:
-                self._admin.alter_group_offsets(group, mine)
+                self._restore_group(group, mine)
                 restored += 1
         return restored
+
+    def _restore_group(self, group: str, offsets: dict[TopicPartition, int]) -> None:
+        try:
+            self._admin.alter_group_offsets(group, offsets)
+        except ApiError as error:
+            said = f"the topics are restored, but not the offsets of all groups: {error}; the same command goes on"
+            raise ApiError(error.code, said) from error
 
 
 class _Unseen(Exception):

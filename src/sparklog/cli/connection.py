@@ -14,7 +14,7 @@ import click
 
 from sparklog.cli.existing import require_topics
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
-from sparklog.config.job_clients import COMMAND, of_job
+from sparklog.config.job_clients import COMMAND, RIGHTS, of_job
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
 from sparklog.structs import bracketed
 
@@ -39,6 +39,14 @@ _SETUP_MS = "3000"
 
 _ZK_SESSION_S = 10.0
 
+_REFUSALS = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
 _ADVICE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 'see "sparklog topic list" for what there is',
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot write to its log directory: free space there; its log says where",
@@ -50,21 +58,19 @@ _ADVICE = {
     " with a certificate: --command-config FILE says how to",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "set delegation.token.secret.key on every broker",
     **dict.fromkeys(
-        (
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            ErrorCode.GROUP_AUTHORIZATION_FAILED,
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ),
+        _REFUSALS,
         'the user lacks a right: see docs/security.md, "What each request needs", and "sparklog acl list"',
     ),
     ErrorCode.TOPIC_ALREADY_EXISTS: 'delete it first ("sparklog topic delete"), or choose another name',
 }
 
 
-def advised(error: SparklogError) -> str:
-    """What went wrong, and what the user can do about it."""
-    advice = _ADVICE.get(error.code) if isinstance(error, ApiError) else None
+def advised(error: SparklogError, job: str = COMMAND) -> str:
+    """What went wrong, and what the user of ``job`` can do about it."""
+    code = error.code if isinstance(error, ApiError) else ErrorCode.NONE
+    advice = _ADVICE.get(code)
+    if code in _REFUSALS and job in RIGHTS:
+        advice = f"its user needs {RIGHTS[job]} (docs/security.md: What Spark needs)"
     return f"{error}; {advice}" if advice else str(error)
 
 
@@ -163,7 +169,7 @@ def connected(
             is_chosen = not named.isdisjoint({"security.protocol", "security_protocol"})
             raise ConnectionFailed(f"{error}; {_AWAY}{'' if is_chosen else _OPEN}") from error
         except ApiError as error:
-            raise ApiError(error.code, advised(error)) from error
+            raise ApiError(error.code, advised(error, job)) from error
 
 
 @contextmanager
@@ -190,13 +196,13 @@ def say_if_partial(admin: Admin, what: str) -> None:
         click.echo(f"only {what} that this user may describe are listed", err=True)
 
 
-def check_topics(settings: Mapping[str, str], names: Collection[str]) -> None:
+def check_topics(settings: Mapping[str, str], names: Collection[str], job: str) -> None:
     """See whether there are brokers and topics of these names, before Spark starts, which takes its time.
 
     ``settings`` are the client's, by Kafka's names, ``bootstrap.servers`` among them. Fails as ``connected`` does.
     """
     properties = {name.replace(".", "_"): text for name, text in settings.items() if name != "bootstrap.servers"}
-    with administered(settings["bootstrap.servers"], names, **properties) as admin:
+    with administered(settings["bootstrap.servers"], names, job=job, **properties) as admin:
         admin.describe_topics(names)
 
 

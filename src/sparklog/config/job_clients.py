@@ -1,7 +1,7 @@
 """The client ids of jobs, by which quotas hold them; what the client's own settings say as ``client.id`` counts first.
 
 They are of programs that move much at once, and a quota of such an id slows these alone: other clients have
-``sparklog``, or ids of their own.
+``sparklog``, or ids of their own. Each job needs some rights, which are told to a user that lacks one of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,18 @@ LOAD: Final = "sparklog-load"
 BACKUP: Final = "sparklog-backup"
 RESTORE: Final = "sparklog-restore"
 ERASE: Final = "sparklog-erase"
+
+RIGHTS: Final[Mapping[str, str]] = {
+    COMPACT: "ALTER on each topic, and DESCRIBE on the cluster to name topics in a dry run",
+    OFFLOAD: "READ and DESCRIBE_CONFIGS on each topic, and READ on the group if retention waits for it",
+    LOAD: "READ, WRITE and DESCRIBE_CONFIGS on the topic, WRITE on the transactional id and READ on the group"
+    " 'sparklog-load.NAME', and DESCRIBE on the cluster unless it loads via produce",
+    BACKUP: "READ and DESCRIBE_CONFIGS on each topic",
+    RESTORE: "CREATE, WRITE, ALTER and DESCRIBE_CONFIGS on each topic and DESCRIBE on the cluster, and unless with"
+    " --no-groups READ on each topic and group",
+    ERASE: "DELETE on the topic",
+}
+"""What the user of each job needs (docs/security.md: What Spark needs)."""
 
 
 def of_job(client_id: str, settings: Mapping[str, str]) -> dict[str, str]:
