@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MB = 1 << 20
+COMPACT_RIGHTS = "DESCRIBE and ALTER"
+"""What is needed of each topic; ALTER implies DESCRIBE."""
 _SEED_BYTES = 16
 _TASKS_A_CORE = 4
 """Of one log at least, so that cores have about as much to do."""
@@ -182,7 +184,7 @@ def run(spark: SparkSession, options: CompactOptions) -> Report:
 def run_on(runner: Callable[[str | None], Runner], options: CompactOptions) -> Report:
     """Compact once, with what runs tasks for the cluster of an id; ``parallelism`` is not 0. Raises as ``run``."""
     config = ClientConfig.from_properties(options.settings())
-    with rights_named("DESCRIBE and ALTER"), Admin(config) as admin, ClusterMetadata(config) as cluster:
+    with rights_named(COMPACT_RIGHTS), Admin(config) as admin, ClusterMetadata(config) as cluster:
         found = admin.describe_compaction(options.topics or None)
         due = _due(found, by_name=bool(options.topics))
         left = _left_alone(found, by_name=bool(options.topics))

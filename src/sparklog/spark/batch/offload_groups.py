@@ -17,6 +17,7 @@ from sparklog.client.cluster.obstacles import Obstacles
 from sparklog.clock import Clock
 from sparklog.cluster.offload_group import OffloadNote, group_of
 from sparklog.errors import SparklogError
+from sparklog.spark.failures import rights_named
 from sparklog.spark.read.offsets import Offsets
 from sparklog.spark.read.resolver import TopicIds
 from sparklog.spark.stream.group_progress import GroupProgress
@@ -59,7 +60,7 @@ class OffloadGroups:
             if place is None:
                 return
             self._look_at = now + _LOOK_AGAIN_S
-            with Admin(self._config) as admin:
+            with rights_named("DESCRIBE_CONFIGS"), Admin(self._config) as admin:
                 self._look(admin, place, topic_ids)
         except SparklogError as error:
             self._obstacles.met("look", f"it is not known which topics wait for their offload: {error}", at_once=True)

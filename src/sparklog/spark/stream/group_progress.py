@@ -12,6 +12,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.obstacles import Obstacles
 from sparklog.clock import Clock
 from sparklog.errors import SparklogError
+from sparklog.spark.failures import rights_named
 from sparklog.spark.read.offsets import Offsets
 
 _PATIENCE_MS = 5_000
@@ -42,7 +43,8 @@ class GroupProgress:
             if self._admin is None:
                 self._admin = Admin(self._config)
             noted = {tp: OffsetAndMetadata(at, metadata=self._metadata) for tp, at in offsets.items()}
-            self._admin.alter_group_offsets(self._group_id, noted)
+            with rights_named("READ"):
+                self._admin.alter_group_offsets(self._group_id, noted)
         except SparklogError as error:
             self._retry_at = self._clock.monotonic() + PAUSE_S
             what = f"the progress of the query is not committed to group {self._group_id!r}: {error}"
