@@ -1,19 +1,24 @@
-"""What the requests about delegation tokens share: by which connections they come, and what a client is told."""
+"""What the requests about delegation tokens share: by which connections they come, what a client is told, and how a
+token that it shows is renewed or ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.security.tokens import DelegationTokens
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
-from sparklog.security.principal import ANONYMOUS
+from sparklog.security.delegation.token import DelegationToken, TokenRules
+from sparklog.security.principal import ANONYMOUS, Principal
 
 NEVER = -1
 """A time in the answer to a request that was refused."""
+Rule = Callable[[TokenRules, DelegationToken, Principal, int, int], DelegationToken | None]
+"""``TokenRules.renewed`` or ``TokenRules.ended``."""
 
 
 def check_connection(request: ApiRequest[Any]) -> None:
@@ -48,3 +53,22 @@ def told() -> Iterator[None]:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{error}; delete it in ZooKeeper") from error
     except CoordinationError as error:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer the broker: {error}") from error
+
+
+async def change_shown(
+    broker: BrokerContext, request: ApiRequest[Any], rule: Rule, period_ms: int, deed: str
+) -> tuple[ErrorCode, int]:
+    """Change by ``rule`` the token whose HMAC the request shows; a code, and when the token expires.
+
+    That is now where it is gone, and NEVER where the request was refused. ``deed`` is what the audit log says of it.
+    """
+    try:
+        check_connection(request)
+        tokens = enabled(broker)
+        shown, by = bytes(request.message.hmac), request.caller.principal
+        with told():
+            before, after = await tokens.change(shown, by, partial(rule, tokens.rules), period_ms)
+    except ApiError as error:
+        return error.code, NEVER
+    tokens.audit.administered(request.caller, "removed" if after is None else deed, [before])
+    return ErrorCode.NONE, broker.clock.now_ms() if after is None else after.expires_ms
