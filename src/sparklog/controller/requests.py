@@ -31,6 +31,7 @@ LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata gives a partition that is going away."""
 _HELD = frozenset({ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH})
 """Of one partition: the broker holds it."""
+_LedState = LeaderAndIsrRequest.LeaderAndIsrTopicState.LeaderAndIsrPartitionState
 _MetadataState = UpdateMetadataRequest.UpdateMetadataTopicState.UpdateMetadataPartitionState
 
 
@@ -54,28 +55,11 @@ def leader_and_isr(
     A replica is new to it also where the partition is not, if it is being added and has never been in sync.
     """
     request = LeaderAndIsrRequest
-    state_type = request.LeaderAndIsrTopicState.LeaderAndIsrPartitionState
     topic_states = []
     for topic, group in _by_topic(partitions).items():
         states = []
         for tp in group:
-            state, assignment = context.states[tp], context.assignment_of(tp)
-            is_added = broker.id in assignment.adding and broker.id not in state.isr
-            states.append(
-                state_type(
-                    partition_index=tp.partition,
-                    controller_epoch=state.controller_epoch,
-                    leader=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    isr=list(state.isr),
-                    partition_epoch=state.version,
-                    replicas=list(assignment.replicas),
-                    adding_replicas=list(assignment.adding),
-                    removing_replicas=list(assignment.removing),
-                    is_new=tp in context.new or is_added,
-                    leader_recovery_state=0,
-                )
-            )
+            states.append(_led_state(context, broker, tp))
             yield
         topic_states.append(
             request.LeaderAndIsrTopicState(
@@ -95,6 +79,24 @@ def leader_and_isr(
         type=FULL if full else INCREMENTAL,
         topic_states=topic_states,
         live_leaders=live,
+    )
+
+
+def _led_state(context: ControllerContext, broker: BrokerInfo, tp: TopicPartition) -> _LedState:
+    state, assignment = context.states[tp], context.assignment_of(tp)
+    is_added = broker.id in assignment.adding and broker.id not in state.isr
+    return _LedState(
+        partition_index=tp.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=state.version,
+        replicas=list(assignment.replicas),
+        adding_replicas=list(assignment.adding),
+        removing_replicas=list(assignment.removing),
+        is_new=tp in context.new or is_added,
+        leader_recovery_state=0,
     )
 
 

@@ -31,29 +31,7 @@ def setting_findings(
         for move in [moves.get(TopicPartition(name, topic.partitions[0].partition))]
     }
     theirs = [name for name, topic in cluster.topics.items() if topic.internal]
-    ours = [name for name in replicas if name not in theirs]
-    yield from _told(
-        [name for name in ours if replicas[name] >= 3 and min_isr.get(name) == 1],
-        Severity.WARNING,
-        f"{MIN_ISR}=1 with three replicas or more: what was acknowledged may be on one broker alone",
-        f"sparklog topic alter {{}} --config {MIN_ISR}=2",
-    )
-    yield from _told(
-        [name for name in ours if 1 < replicas[name] == min_isr.get(name)],
-        Severity.NOTE,
-        f"{MIN_ISR} is the number of replicas: one broker that is away stops acks=all",
-        f"sparklog topic alter {{}} --config {MIN_ISR}=1, or sparklog cluster reassign --topic {{}} --replication 3",
-    )
-    too_great = [name for name in ours if replicas[name] < min_isr.get(name, 1)]
-    if too_great:
-        first = too_great[0]
-        yield from _told(
-            too_great,
-            Severity.WARNING,
-            f"{MIN_ISR} is greater than the number of replicas: brokers ask for all of them, and one that is away stops"
-            " acks=all",
-            _advice_of_too_great(replicas[first], min_isr[first], len(cluster.brokers)),
-        )
+    yield from _of_min_isr({name: replicas[name] for name in replicas if name not in theirs}, min_isr, cluster)
     yield from _told(
         [name for name in replicas if unclean.get(name) == "true"],
         Severity.WARNING,
@@ -66,6 +44,32 @@ def setting_findings(
             Severity.WARNING,
             "one replica only: with that broker it is gone",
             f"sparklog cluster reassign --topic {{}} --replication {min(len(cluster.brokers), 3)}",
+        )
+
+
+def _of_min_isr(replicas: Mapping[str, int], min_isr: Mapping[str, int], cluster: ClusterInfo) -> Iterator[Finding]:
+    """``replicas``: how many the partitions of each topic have."""
+    yield from _told(
+        [name for name in replicas if replicas[name] >= 3 and min_isr.get(name) == 1],
+        Severity.WARNING,
+        f"{MIN_ISR}=1 with three replicas or more: what was acknowledged may be on one broker alone",
+        f"sparklog topic alter {{}} --config {MIN_ISR}=2",
+    )
+    yield from _told(
+        [name for name in replicas if 1 < replicas[name] == min_isr.get(name)],
+        Severity.NOTE,
+        f"{MIN_ISR} is the number of replicas: one broker that is away stops acks=all",
+        f"sparklog topic alter {{}} --config {MIN_ISR}=1, or sparklog cluster reassign --topic {{}} --replication 3",
+    )
+    too_great = [name for name in replicas if replicas[name] < min_isr.get(name, 1)]
+    if too_great:
+        first = too_great[0]
+        yield from _told(
+            too_great,
+            Severity.WARNING,
+            f"{MIN_ISR} is greater than the number of replicas: brokers ask for all of them, and one that is away stops"
+            " acks=all",
+            _advice_of_too_great(replicas[first], min_isr[first], len(cluster.brokers)),
         )
 
 

@@ -14,6 +14,7 @@ from sparklog.errors import ConfigError, ConnectionFailed, SparklogError
 from sparklog.local import service_manager
 
 if TYPE_CHECKING:
+    from sparklog.local.locked import LockedDirectory
     from sparklog.local.member import EnsembleMember
 
 _LOOK_S = 0.2
@@ -94,7 +95,11 @@ def zookeeper(
     )
     if tls is not None:
         member.tls = ZooKeeperTls(*(each.absolute() for each in tls))
-    directory = LockedDirectory(data, "ZooKeeper")
+    _run_locked(member, LockedDirectory(data, "ZooKeeper"))
+
+
+def _run_locked(member: EnsembleMember, directory: LockedDirectory) -> None:
+    """Run it as the only one in its directory, until a signal comes."""
     directory.lock()
     try:
         with interruptible():
