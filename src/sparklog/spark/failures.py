@@ -62,20 +62,29 @@ def first_line(error: Exception) -> str:
 
 
 _SAID = re.compile(r"\[[A-Z][A-Z0-9_.]+\] [^\n]*")
+_RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)", re.MULTILINE)
 
 
 def words_of(error: Exception) -> str:
     """What an error of Spark's says to people: the outermost and the innermost sentence with a code of its own.
 
-    Between them, and behind, are names of classes and stacks. Of an error without codes it is the first line, or that
-    of the error in the JVM.
+    Between them, and behind, are names of classes and stacks. Of an error without codes it is what Python says behind
+    its stack, or else the first line, or that of the error in the JVM.
     """
-    java = getattr(error, "java_exception", None)
-    text = str(error) if java is None else f"{java.toString()}\n{error}"
+    text = text_of(error)
     said = list(dict.fromkeys(each.strip() for each in _SAID.findall(text)))
     if said:
         return "; ".join(said if len(said) < 3 else (said[0], said[-1]))
+    raised = _RAISED.search(text)
+    if raised:
+        return raised[1]
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def text_of(error: Exception) -> str:
+    """All that an error of Spark's says, with the error in the JVM if there is one."""
+    java = getattr(error, "java_exception", None)
+    return str(error) if java is None else f"{java.toString()}\n{error}"
 
 
 @contextmanager

@@ -46,10 +46,11 @@ from sparklog.log.offering import OfferWriter, renumber
 from sparklog.record.batch import increment_sequence
 from sparklog.record.columnar import ColumnarEncoder, EncodedBatch
 from sparklog.record.compression import CompressionType
+from sparklog.spark.batch.load_failures import meaning_of
 from sparklog.spark.batch.sources import SEGMENTS, Source, fingerprint, fingerprint_of_files, rows_of
 from sparklog.spark.batch.stretches import Stretch, parquet_stretches, segment_stretches
 from sparklog.spark.batch.workers import run_in_workers
-from sparklog.spark.failures import rights_named, words_of
+from sparklog.spark.failures import rights_named
 from sparklog.spark.options.raw import check_task_token
 from sparklog.spark.options.task_login import Login, kept_login
 from sparklog.spark.throttling import cluster_of_task
@@ -167,9 +168,7 @@ def run(spark: SparkSession, options: LoadOptions) -> Loaded:
         try:
             return _Load(spark, options, admin, login).run()
         except (PySparkException, Py4JJavaError) as error:
-            source = options.source
-            said = f"{source.path} cannot be read as {source.format}, and nothing of it is loaded: {words_of(error)}"
-            raise DataSourceError("SPARKLOG_NOT_LOADED", said) from error
+            raise DataSourceError("SPARKLOG_NOT_LOADED", meaning_of(error, options.source)) from error
 
 
 class _Load:
