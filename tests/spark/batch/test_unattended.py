@@ -1,10 +1,12 @@
 """Rounds that nobody watches."""
 
+import logging
 import os
 import signal
 from types import SimpleNamespace
 
 import pytest
+from py4j.java_gateway import GatewayClient
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
@@ -67,6 +69,22 @@ def test_one_round_tells_by_its_exit_code():
     assert ended(None, [lambda: Said(text="", has_failed=False)])[0] == 0
     assert ended(None, [fails(ConnectionFailed("x"))])[0] == 1
     assert ended(None, [fails(KeyboardInterrupt())])[0] == 0
+
+
+class EndedClient(GatewayClient):
+    """A client of a JVM: SIGTERM comes while it waits for an answer."""
+
+    def _get_connection(self):
+        return SimpleNamespace(socket=None, send_command=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+
+
+def test_sigterm_while_spark_works_is_no_error_in_the_log(caplog):
+    def once():
+        logging.getLogger().error("of another")
+        EndedClient().send_command("collect")
+
+    assert run_rounds(rounds(60, ManualClock(0)), once, print) == 0
+    assert caplog.messages == ["of another"]
 
 
 def kept_on(*steps):

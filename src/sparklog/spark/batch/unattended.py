@@ -7,6 +7,7 @@ round as an exception does, so that it gives back what it holds, and then end th
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -147,7 +148,15 @@ def _ended_by_sigterm() -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, end)
+    root = logging.getLogger()
+    root.addFilter(_is_no_interruption)
     try:
         yield
     finally:
+        root.removeFilter(_is_no_interruption)
         signal.signal(signal.SIGTERM, before)
+
+
+def _is_no_interruption(record: logging.LogRecord) -> bool:
+    """Whether it is to be logged. Py4J logs as an error, with its stack, that somebody ended what it waited for."""
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
