@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+from collections.abc import Generator
 
 import pytest
 
@@ -200,6 +201,48 @@ def test_steps_that_fail_or_are_given_up_are_closed(clock):
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
         assert closed == [True, False]
+
+    run(body)
+
+
+class CompiledCoroutine(Generator[object, object, object]):
+    """As mypyc makes a coroutine: it has what a generator has too."""
+
+    def __init__(self, work):
+        self._work = work
+
+    def send(self, value):
+        return self._work.send(value)
+
+    def throw(self, *error):
+        return self._work.throw(*error)
+
+    def __await__(self):
+        return self
+
+
+def test_work_comes_to_what_its_steps_or_its_coroutine_come_to(clock):
+    async def body():
+        turns = Turns(asyncio.get_running_loop(), clock)
+
+        async def waits():
+            await asyncio.sleep(0)
+            return "done"
+
+        def steps(end):
+            yield
+            return end()
+
+        for work in (
+            "done",
+            waits(),
+            CompiledCoroutine(waits()),
+            steps(lambda: "done"),
+            steps(waits),
+            steps(lambda: CompiledCoroutine(waits())),
+        ):
+            assert await turns.outcome(work, lambda: "it") == "done", work
+        assert await turns.outcome(None, lambda: "it") is None
 
     run(body)
 

@@ -11,7 +11,7 @@ however much the client asks for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -49,7 +49,7 @@ async def in_old_format(broker: BrokerContext, request: ApiRequest[FetchRequest]
     most = min(request.message.max_bytes, _LARGEST)
     request = request._replace(message=replace(request.message, max_bytes=most))
     while True:
-        answer = await _served(broker, serve(broker, request))
+        answer = await broker.turns.outcome(serve(broker, request), lambda: "a Fetch of many partitions")
         asked = {(each.topic, each.partition): each for each in request.message.partitions}
         passed: Passed = {}
         for each in answer.partitions:
@@ -61,12 +61,6 @@ async def in_old_format(broker: BrokerContext, request: ApiRequest[FetchRequest]
         rest = [each._replace(offset=passed.get((each.topic, each.partition), each.offset)) for each in partitions]
         wait_ms = max(until_ms - monotonic_ms(broker.clock), 0)
         request = request._replace(message=replace(request.message, partitions=rest, max_wait_ms=wait_ms))
-
-
-async def _served(broker: BrokerContext, serving: Serving) -> FetchAnswer:
-    if isinstance(serving, Generator) and not isinstance(serving, Awaitable):  # a compiled coroutine looks like one
-        serving = await broker.turns.drive(serving, lambda: "a Fetch of many partitions")
-    return await serving if isinstance(serving, Awaitable) else serving
 
 
 async def _convert(

@@ -30,7 +30,7 @@ import types
 from asyncio import AbstractEventLoop, CancelledError, Future, Task, current_task
 from asyncio.tasks import _enter_task, _leave_task
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -245,6 +245,15 @@ class Turns:
             return await driver.done
         finally:
             steps.close()
+
+    async def outcome(
+        self, work: T | Awaitable[T] | Generator[None, None, T | Awaitable[T]], what: Callable[[], str]
+    ) -> T:
+        """What ``work`` comes to. Steps are driven; an awaitable is awaited, also one that steps come to."""
+        given: Any = work
+        if isinstance(given, Generator) and not isinstance(given, Awaitable):  # a compiled coroutine looks like one
+            given = await self.drive(given, what)
+        return cast("T", await given if isinstance(given, Awaitable) else given)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.lifecycle.registration import Registration
@@ -49,11 +49,8 @@ class Chores:
             await asyncio.sleep(interval_ms / 1000)
             try:
                 with turns.watched(lambda: str(work)):
-                    steps = work()
-                if isinstance(steps, Generator):
-                    await turns.drive(steps, lambda: str(work))
-                elif isinstance(steps, Awaitable):
-                    await steps
+                    begun = work()
+                await turns.outcome(begun, lambda: str(work))
             except Exception:
                 _logger.exception("%s failed", work)
 

@@ -75,8 +75,7 @@ def _is_missing(broker: BrokerContext, rights: Rights, name: str) -> bool:
 async def _wait(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Answer:
     """As ``handle``, after the controller has told of a broker."""
     await broker.metadata.wait_for(lambda: _can_tell(broker), _PATIENCE_S)
-    answer = await broker.turns.drive(_tell(broker, request), lambda: "METADATA")
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await broker.turns.outcome(_tell(broker, request), lambda: "METADATA")
 
 
 async def _create(broker: BrokerContext, request: ApiRequest[MetadataRequest], rights: Rights) -> Answer:
