@@ -108,6 +108,7 @@ class Log:
         self.epochs = loaded.epochs
         self._segments = loaded.segments
         self._producers = loaded.producers
+        self._time_of_producers()
         self.log_end_offset = loaded.next_offset
         self.log_start_offset = loaded.log_start_offset
         self.high_watermark = min(max(known.high_watermark, loaded.log_start_offset), loaded.next_offset)
@@ -435,7 +436,7 @@ class Log:
         sealed only when the new one is there, so that appends go on in it where the disk refuses that.
         """
         old = self._segments.active
-        self._producers.begin_snapshot(self._clock.now_ms())
+        self._producers.begin_snapshot(self._time_of_producers())
         self._have_snapshots_written()
         try:
             with self._recovery_lock:
@@ -598,7 +599,13 @@ class Log:
 
     def expire_producers(self) -> None:
         """Forget the producers that have been silent longer than ``producer.id.expiration.ms``."""
-        self._producers.expire(self._clock.now_ms())
+        self._producers.expire(self._time_of_producers())
+
+    def _time_of_producers(self) -> int:
+        """Now, in ms; the times at which producers were heard of are by the same clock."""
+        now = self._clock.now_ms()
+        self._producers.follow_clock(now, monotonic_ms(self._clock))
+        return now
 
     # Giving up the beginning
 
@@ -1016,7 +1023,7 @@ class Log:
             self._segments.active.seal()
             self.flush()
             self._producers.forget_unwritten(beyond=-1)
-            self._producers.take_snapshot(self._clock.now_ms(), durable=True)
+            self._producers.take_snapshot(self._time_of_producers(), durable=True)
         except OSError as error:
             raise disk_refused(f"cannot close {self.directory}", error) from error
         for segment in self._segments:

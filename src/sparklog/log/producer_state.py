@@ -44,6 +44,8 @@ from sparklog.record.layout import NO_PRODUCER_ID
 
 _logger = logging.getLogger(__name__)
 
+_STEP_MS = 1000
+"""A wall clock that has gone so much further than time has was set."""
 _AT_ONCE = 1000
 """Producers: to write what is remembered of so many takes some milliseconds."""
 EXPIRATION_MS = 86_400_000
@@ -102,6 +104,7 @@ class ProducerStateManager:
     def __init__(self, directory: Path, expiration_ms: int = EXPIRATION_MS) -> None:
         self._directory = directory
         self.expiration_ms = expiration_ms
+        self._epoch_ms: int | None = None  # by the wall clock that the times here are of: where the monotonic one began
         self._producers: dict[int, ProducerEntry] = {}
         self._awaited: dict[int, _Awaited] = {}  # of producers of which nothing was written since
         self._aborted: set[int] = set()  # producers whose last marker, of those seen since a start, aborted
@@ -214,7 +217,7 @@ class ProducerStateManager:
         """
         gap = f"producer {batch.producer_id} sends sequence {batch.base_sequence} where {due} is due"
         awaited = self._awaited.get(batch.producer_id)
-        if awaited is None or not awaited.is_before(batch) or now_ms - awaited.refused_ms >= _LIKEWISE_MS:
+        if awaited is None or not awaited.is_before(batch) or not 0 <= now_ms - awaited.refused_ms < _LIKEWISE_MS:
             return ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, gap)
         return ApiError(awaited.code, f"{gap}: {awaited.sequence} was refused and is to come again")
 
@@ -361,7 +364,7 @@ class ProducerStateManager:
 
     def take_over(self, before: ProducerStateManager) -> None:
         """Know what ``before`` knows, which is the state of the same log in another directory and is used no more."""
-        self.expiration_ms = before.expiration_ms
+        self.expiration_ms, self._epoch_ms = before.expiration_ms, before._epoch_ms
         self._producers, self._awaited = before._producers, before._awaited
         self._ongoing, self._unreplicated = before._ongoing, before._unreplicated
         self._unreplicated_firsts = before._unreplicated_firsts
@@ -371,6 +374,7 @@ class ProducerStateManager:
     def copy(self) -> ProducerStateManager:
         """Another that knows the same, to be brought further on another thread and taken over by ``take_over``."""
         other = ProducerStateManager(self._directory, self.expiration_ms)
+        other._epoch_ms = self._epoch_ms
         other._producers, other._ongoing = dict(self._producers), OrderedDict(self._ongoing)
         other._unreplicated, other._unreplicated_firsts = OrderedDict(self._unreplicated), [*self._unreplicated_firsts]
         other._high_watermark, other.end_offset = self._high_watermark, self.end_offset
@@ -479,6 +483,26 @@ class ProducerStateManager:
         self._ongoing, self._unreplicated, self._unreplicated_firsts = OrderedDict(open_now), OrderedDict(), []
         self._high_watermark = min(self._high_watermark, up_to)
         self._find_unstable()
+
+    def follow_clock(self, now_ms: int, monotonic_ms: int) -> None:
+        """If the wall clock was set since the last call, no producer is idle for that: each was heard of as long ago
+        as before. To be called before producers expire, and before their times are written.
+
+        Kafka (3.9, ``isProducerExpired``) compares a batch's own time with the wall clock. There a step of a day
+        forward forgets every producer, and what one of them sends again then is written twice.
+        """
+        epoch_ms = now_ms - monotonic_ms
+        if self._epoch_ms is not None and abs(epoch_ms - self._epoch_ms) < _STEP_MS:
+            return
+        step = max(epoch_ms - self._epoch_ms, 0) if self._epoch_ms is not None else 0
+        self._epoch_ms = epoch_ms
+        self._producers = {
+            id_: entry._replace(last_timestamp=min(entry.last_timestamp + step, now_ms))
+            for id_, entry in self._producers.items()
+        }
+        self._awaited = {
+            id_: each._replace(refused_ms=min(each.refused_ms + step, now_ms)) for id_, each in self._awaited.items()
+        }
 
     def expire(self, now_ms: int) -> None:
         """Forget the producers that have been silent too long; never one with an open transaction."""
