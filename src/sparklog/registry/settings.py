@@ -11,14 +11,12 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from sparklog.config.definition import ConfigType, at_least, definitions, one_of, parse, setting
 from sparklog.errors import ConfigError
+from sparklog.registry.setting_names import PREFIX, full_name, is_of_registry
 from sparklog.security.tls.contexts import client_context
 from sparklog.security.tls.settings import TlsSettings
 from sparklog.structs import bracketed
 
-PREFIX = "schema.registry."
 _TLS = f"{PREFIX}ssl."
-_BARE = ("basic.auth.", "bearer.auth.")
-"""Settings that Kafka's serializers take without the prefix too."""
 _SOURCES = ("URL", "USER_INFO")
 _TOKEN_SOURCES = ("STATIC_TOKEN",)
 _PORTS = {"http": 80, "https": 443}
@@ -88,9 +86,9 @@ class RegistrySettings:
         A mapping may be a whole program's: names that are none of the registry's are passed over. Raises ConfigError
         for one that begins as the registry's and is none, for a value that cannot be, and where there is no URL.
         """
-        said = {_full(name): _text(value) for name, value in (given or {}).items()}
-        said |= {_full(name.replace("_", ".")): _text(value) for name, value in more.items()}
-        mine = {name: text for name, text in said.items() if name.startswith(PREFIX)}
+        said = {full_name(name): _text(value) for name, value in (given or {}).items()}
+        said |= {full_name(name.replace("_", ".")): _text(value) for name, value in more.items()}
+        mine = {name: text for name, text in said.items() if is_of_registry(name)}
         tls = {name.removeprefix(PREFIX): text for name, text in mine.items() if name.startswith(_TLS)}
         found = parse(cls, {name: text for name, text in mine.items() if not name.startswith(_TLS)})
         found = dataclasses.replace(found, tls=tls)
@@ -131,10 +129,6 @@ class RegistrySettings:
         said = {name: getattr(self, attribute) for name, (attribute, _) in attributes.items()}
         texts = {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in said.items()}
         return {**texts, **{f"{PREFIX}{name}": text for name, text in self.tls.items()}}
-
-
-def _full(name: str) -> str:
-    return f"{PREFIX}{name}" if name.startswith(_BARE) else name
 
 
 def _text(value: Any) -> str:

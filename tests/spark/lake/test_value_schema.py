@@ -37,10 +37,14 @@ def test_what_is_not_null_stays_a_demand():
 def test_schemas_in_a_registry_are_not_told_and_nor_is_its_password():
     settings = {"schema.registry.url": "http://h", "basic.auth.credentials.source": "USER_INFO"}
     secret = {"basic.auth.user.info": "user:secret"}
-    text = ValueSchema(ValueFormat.of_registry("avro", settings | secret, schema=AVRO)).to_json()
+    values = ValueFormat.of_registry("avro", settings | secret, schema=AVRO)
+    text = ValueSchema(values).to_json()
     assert "secret" not in text
-    with pytest.raises(ValueError, match="schemas in a registry"):
+    with pytest.raises(ValueError, match=r"schemas in a registry.*the option schema\.registry\.url names it"):
         ValueSchema.from_json(text)
+    assert ValueSchema.from_json(text, values.writers) == ValueSchema(values)
+    plain = ValueSchema(ValueFormat("avro", AVRO))
+    assert ValueSchema.from_json(plain.to_json(), values.writers) == plain, "its schemas are in no registry"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "xml", "schema": "", "writers": null}'])

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.decoding import Decoding
+from sparklog.spark.values.avro import Writers
 from sparklog.spark.values.formats import ValueFormat
 
 VALUES_PROPERTY = "sparklog.values"
@@ -20,7 +22,7 @@ _IN_A_REGISTRY = "registry"
 
 
 class _InARegistry(ValueError):
-    """The schemas of the values are not in the table."""
+    """The schemas of the values are not in the table, and nobody said where they are."""
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,30 @@ class ValueSchema:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> ValueSchema:
-        """Raises ValueError for another text, and for values whose schemas are in a registry."""
+    def from_json(cls, text: str, registry: Writers | None = None) -> ValueSchema:
+        """``registry`` has the schemas of writers, where the table says that they are in one.
+
+        Raises ValueError for another text, and where the registry is missing.
+        """
         try:
             told = json.loads(text)
-            writers = told["writers"]
-            if writers == _IN_A_REGISTRY:
-                raise _InARegistry(
-                    "its values have their schemas in a registry, which a table does not name: its log is not read"
-                    " with it"
-                )
-            numbered = None if writers is None else {int(number): each for number, each in writers.items()}
-            values = ValueFormat(told["format"], told["schema"], numbered)
+            values = ValueFormat(told["format"], told["schema"], _writers(told["writers"], registry))
             return cls(values, told["textKey"], told["into"], told["deadLetters"])
         except _InARegistry:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, DataSourceError) as error:
             said = f"its property {VALUES_PROPERTY} is not as an offload writes it: {text[:200]!r}"
             raise ValueError(said) from error
+
+
+def _writers(told: Any, registry: Writers | None) -> Mapping[int, str] | Writers | None:
+    if told is None:
+        return None
+    if told != _IN_A_REGISTRY:
+        return {int(number): text for number, text in told.items()}
+    if registry is None:
+        raise _InARegistry(
+            "its values have their schemas in a registry, which a table does not name; the option schema.registry.url"
+            " names it"
+        )
+    return registry

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.errors import ConfigError, DataSourceError
+from sparklog.registry.setting_names import is_of_registry
 from sparklog.spark.options.definition import Option, Use, invalid, option_fields, unsupported
 from sparklog.spark.options.table import (
     BOOTSTRAP_SERVERS,
@@ -50,6 +51,10 @@ class RawOptions:
         return {
             key[len(CLIENT_PREFIX) :]: value for key, value in self._options.items() if key.startswith(CLIENT_PREFIX)
         }
+
+    def registry(self) -> dict[str, str]:
+        """The settings of a schema registry, by the names that Kafka's serializers give to them."""
+        return {key: value for key, value in self._options.items() if is_of_registry(key)}
 
     def refuse_elsewhere(self, use: Use) -> None:
         """Raises DataSourceError for an option that a query of this use must not have."""

@@ -6,9 +6,10 @@ DataSourceError that names the option.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.config.definition import parse
@@ -22,6 +23,10 @@ from sparklog.spark.options.raw import RawOptions, client_config
 from sparklog.spark.options.selection import Selection
 from sparklog.spark.read.direct_options import DirectOptions
 
+if TYPE_CHECKING:
+    from sparklog.spark.values.registry_schemas import RegistryWriters
+
+_log = logging.getLogger(__name__)
 _SELECTIONS = (table.ASSIGN, table.SUBSCRIBE, table.SUBSCRIBE_PATTERN)
 _STARTINGS: tuple[Option[Limit | None], ...] = (
     table.STARTING_TIMESTAMP,
@@ -66,6 +71,8 @@ class ReadOptions:
     history: str | None = option_field(table.HISTORY)
     """The table that has what the log had. It has committed records only, so of the log no others are read then."""
     history_as_of: AsOf | None = option_field(table.HISTORY_AS_OF)
+    registry: RegistryWriters | None = None
+    """The schemas of the values of that table, if they are in a schema registry."""
 
     @property
     def direct(self) -> DirectOptions:
@@ -105,6 +112,7 @@ class ReadOptions:
             starting=starting,
             ending=ending,
             directories=directories,
+            registry=_registry(raw),
             **raw.fields_of(cls),
         )
 
@@ -114,11 +122,26 @@ def wants_headers(options: Mapping[str, str]) -> bool:
     return RawOptions(options).value(table.INCLUDE_HEADERS)
 
 
-def history_of(options: Mapping[str, str]) -> tuple[str, AsOf | None] | None:
-    """The table that is read with the log, and which version of it; None where there is none."""
+def history_of(options: Mapping[str, str]) -> tuple[str, AsOf | None, RegistryWriters | None] | None:
+    """The table that is read with the log, which version of it, and where its schemas are; None where there is none."""
     raw = RawOptions(options)
     name = raw.value(table.HISTORY)
-    return None if name is None else (name, raw.value(table.HISTORY_AS_OF))
+    return None if name is None else (name, raw.value(table.HISTORY_AS_OF), _registry(raw))
+
+
+def _registry(raw: RawOptions) -> RegistryWriters | None:
+    """What the options ``schema.registry.…`` name. Raises DataSourceError for what cannot be."""
+    settings = raw.registry()
+    if not settings:
+        return None
+    from sparklog.spark.values.registry_schemas import RegistryWriters, registry_settings  # takes long
+
+    if not raw.has(table.HISTORY):
+        _log.warning("options of a schema registry mean nothing without 'history'; registry_values decodes values")
+    try:
+        return RegistryWriters(registry_settings(settings))
+    except ConfigError as error:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", f"option {error}") from error
 
 
 def _directories(raw: RawOptions) -> tuple[str, ...]:

@@ -12,11 +12,13 @@ from spark.lake.history.delta_log import rows as raw_rows
 
 from sparklog.client import NewTopic, Producer
 from sparklog.errors import DataSourceError
+from sparklog.registry.wire import framed
 from sparklog.spark.batch.offload import OffloadOptions, run
 from sparklog.spark.lake.delta.decoded_table import DecodedTable
 from sparklog.spark.lake.history.snapshot import Snapshot
 from sparklog.spark.values.formats import ValueFormat
 from sparklog.structs import TopicPartition
+from sparklog.testing.registry import schema_registry
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
 CLICK = "n BIGINT NOT NULL, kind STRING, at STRUCT<x: INT, t: TIMESTAMP>, tags ARRAY<STRING>, day_of DATE"
@@ -167,6 +169,27 @@ def test_avro_into_a_struct(send, offload, read):
     send(value(4), None, b"", value(7))
     found = [row.click and tuple(row.click) for row in in_order(read())]
     assert found == [(0, "even"), (2, "even"), (4, "even"), (1, None), (3, None), None, (7, None)]
+
+
+def test_values_by_the_schemas_of_a_registry(send, offload, read):
+    """The newest of the three is of a schema that nobody has read before. One has an id that the registry lacks."""
+    newer = AVRO.replace('"Click"', '"Click", "doc": "by a newer program"')
+    with schema_registry() as (url, found):
+        old, new = (found.answer("POST", "/subjects/s/versions", {"schema": each})["id"] for each in (AVRO, newer))
+        settings = {"schema.registry.url": url, "schema.registry.max.retries": "0"}
+        settings["basic.auth.user.info"] = "ann:secret"
+        send(*(framed(old) + b"%c\0" % (2 * n) for n in range(4)))
+        offload(ValueFormat.of_registry("avro", settings, subject="s"))
+        send(framed(old) + b"\x08\0", framed(new) + b"\x0a\0", framed(99) + b"\x0a\0")
+        assert [row.n for row in in_order(read(**settings))] == [0, 2, 4, 1, 3, 5]
+        assert [row.n for row in in_order(read(historyAsOf="1", **settings))] == [0, 2, 1, 3]
+        with pytest.raises(PySparkException, match=r"SPARKLOG_UNSUITABLE_TABLE.*schemas in a registry"):
+            read()
+        with pytest.raises(PySparkException, match=r"SPARKLOG_INVALID_OPTION.*schema\.registry\.url is not set"):
+            read(**{"basic.auth.user.info": "ann:secret"})
+        settings["schema.registry.url"] = "http://127.0.0.1:1"
+        with pytest.raises(PySparkException, match="SPARKLOG_REGISTRY_UNAVAILABLE"):
+            read(**settings).collect()
 
 
 def test_columns_that_the_table_does_not_have(send, offload, read, tmp_path):

@@ -36,6 +36,7 @@ from sparklog.spark.lake.value_schema import VALUES_PROPERTY, ValueSchema
 from sparklog.spark.options.history import AsOf
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.schema import check_read_schema, source_schema
+from sparklog.spark.values.registry_schemas import RegistryWriters
 from sparklog.structs import NO_EPOCH, TopicPartition
 
 ROW_NAMES = ("topic", "partition", "offset")
@@ -96,26 +97,28 @@ class Snapshot:
     files: tuple[TableFile, ...]
     is_pinned: bool = False
     """Whether it is this version that is wanted, not the newest."""
+    registry: RegistryWriters | None = None
     _known: dict[Progress, int] = field(default_factory=dict)
     _epochs: dict[Progress, int] = field(default_factory=dict)
     _handle: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def open(cls, name: str, as_of: AsOf | None = None) -> Snapshot:
+    def open(cls, name: str, as_of: AsOf | None = None, registry: RegistryWriters | None = None) -> Snapshot:
         """The newest version of the table at this path or URI, or the one that is asked for.
 
+        ``registry`` has the schemas of the values of a decoded table, if they are in one.
         Raises DataSourceError where there is no such table or version, or where it cannot be read as history;
         ConfigError where the package that reads it is not installed.
         """
-        return cls._at(name, location_of(name), as_of)
+        return cls._at(name, location_of(name), as_of, registry)
 
     @classmethod
-    def _at(cls, name: str, location: str, as_of: AsOf | None = None) -> Snapshot:
+    def _at(cls, name: str, location: str, as_of: AsOf | None, registry: RegistryWriters | None) -> Snapshot:
         if location.startswith("/") and "%" in location:
             refuse(name, "its path has a % in it, which the package deltalake takes for an escape")
         for left in reversed(range(_ATTEMPTS)):
             try:
-                return cls._opened(name, location, as_of)
+                return cls._opened(name, location, as_of, registry)
             except _delta_error() as error:
                 # A file of Delta's own may go while it is looked at: VACUUM removes what an older version named.
                 if not left or as_of is not None or "not found" not in str(error):
@@ -125,21 +128,22 @@ class Snapshot:
         raise AssertionError("the last attempt raises")
 
     @classmethod
-    def _opened(cls, name: str, location: str, as_of: AsOf | None) -> Snapshot:
+    def _opened(cls, name: str, location: str, as_of: AsOf | None, registry: RegistryWriters | None) -> Snapshot:
         from deltalake import DeltaTable
 
         handle = DeltaTable(Path(location).as_uri() if location.startswith("/") else location)
         if as_of is not None:
             _go_back(name, location, handle, as_of)
         schema = StructType.fromJson(json.loads(handle.schema().to_json()))
-        values = _values(name, handle)
+        values = _values(name, handle, registry)
         _check(name, schema, handle, values)
         files = _files(handle)
-        return cls(name, location, int(handle.version()), schema, values, files, as_of is not None, {}, {}, handle)
+        version = int(handle.version())
+        return cls(name, location, version, schema, values, files, as_of is not None, registry, {}, {}, handle)
 
     def newest(self) -> Snapshot:
         """The newest version of the same table, in whatever directory a task works. Raises as ``open`` does."""
-        return Snapshot._at(self.name, self.location)
+        return Snapshot._at(self.name, self.location, None, self.registry)
 
     def end(self, each: Progress) -> int:
         """The next offset that is to come into the table; 0 where nothing has come yet."""
@@ -246,10 +250,10 @@ def _committed(location: str, version: int) -> datetime | None:
     return None if modified is None else modified.replace(microsecond=modified.microsecond // 1000 * 1000)
 
 
-def _values(name: str, handle: Any) -> ValueSchema | None:
+def _values(name: str, handle: Any, registry: RegistryWriters | None) -> ValueSchema | None:
     told = handle.metadata().configuration.get(VALUES_PROPERTY)
     try:
-        return None if told is None else ValueSchema.from_json(told)
+        return None if told is None else ValueSchema.from_json(told, registry)
     except ValueError as error:
         refuse(name, str(error))
 

@@ -140,7 +140,7 @@ class UnionResolver(OffsetResolver):
     def _open(self) -> None:
         if self._side is None:
             assert self._options.history is not None
-            snapshot = Snapshot.open(self._options.history, self._options.history_as_of)
+            snapshot = Snapshot.open(self._options.history, self._options.history_as_of, self._options.registry)
             self._side = TableSide(snapshot, self._cluster.cluster_id or "-")
 
     # The questions of a resolver
