@@ -49,7 +49,7 @@ def test_a_file_and_what_is_told_of_it(tmp_path):
     (written,) = writer.finish()
     assert written.path.startswith("day=1970-01-01/part-")
     assert written.partition_values == {"day": "1970-01-01"}
-    assert written.size == (tmp_path / written.path).stat().st_size
+    assert written.nbytes == (tmp_path / written.path).stat().st_size
     rows = read(tmp_path, written)
     assert rows.column_names == ["key", "value", "partition", "offset", "timestamp"]
     assert rows.column("offset").to_pylist() == list(range(10, 20))
@@ -95,7 +95,7 @@ def test_a_time_that_no_date_has_is_not_told(tmp_path):
 
 
 def test_a_file_ends_at_the_size_that_is_aimed_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr(module, "ROW_GROUP_BYTES", 10_000)
     writer = TableWriter(table(tmp_path, target_bytes=10_000, compression="none"))
     for number in range(20):
         writer.write(batch(number * 50, 50))
@@ -146,7 +146,7 @@ def test_compressions(tmp_path, compression):
 
 
 def test_what_was_written_goes_when_writing_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr(module, "ROW_GROUP_BYTES", 10_000)
     writer = TableWriter(table(tmp_path, target_bytes=10_000))
     for number in range(9):
         writer.write(batch(number * 50, 50))

@@ -51,6 +51,38 @@ class Outcome(Protocol):
         """Of the records that were read."""
 
 
+class File(Protocol):
+    """A file that a task wrote."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+FileT = TypeVar("FileT", bound=File)
+
+
+class WrittenFiles(NamedTuple, Generic[FileT]):
+    """An outcome of which all is in files."""
+
+    files: list[FileT]
+    timestamps: Timestamps
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.files)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(each.nbytes for each in self.files)
+
+    @property
+    def file_count(self) -> int:
+        return len(self.files)
+
+
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
 

@@ -22,12 +22,14 @@ from pyarrow import fs
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.ages import Timestamps
 from sparklog.spark.lake.columns import PartitionValue, by_partition, source_columns
+from sparklog.spark.lake.destination import WrittenFiles
 from sparklog.spark.lake.statistics import FileStatistics, is_measured
 from sparklog.spark.read.columns import read_ranges
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
 
-_ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_BYTES = 32 << 20
+"""Rows that are held for one file before they are written, as Arrow has them in memory."""
 _PENDING_BYTES = 128 << 20
 """Rows that a task holds, of all files together, before it writes the largest of them."""
 _OPEN_FILES = 64
@@ -72,7 +74,7 @@ class WrittenFile(NamedTuple):
     path: str
     """From the table's location on."""
     partition_values: dict[str, str | None]
-    size: int
+    nbytes: int
     modified_ms: int
     rows: int
     stats: str
@@ -87,30 +89,11 @@ class WrittenFile(NamedTuple):
         return {
             "path": quote(self.path, safe="/="),
             "partitionValues": self.partition_values,
-            "size": self.size,
+            "size": self.nbytes,
             "modificationTime": self.modified_ms,
             "dataChange": True,
             "stats": self.stats,
         }
-
-
-class Offloaded(NamedTuple):
-    """What a task wrote."""
-
-    files: list[WrittenFile]
-    timestamps: Timestamps
-
-    @property
-    def rows(self) -> int:
-        return sum(each.rows for each in self.files)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(each.size for each in self.files)
-
-    @property
-    def file_count(self) -> int:
-        return len(self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +104,14 @@ class WriteRanges:
     ranges: tuple[OffsetRange, ...]
     table: TableFiles
 
-    def run(self) -> Offloaded:
+    def run(self) -> WrittenFiles[WrittenFile]:
         """Raises DataSourceError, ApiError for what cannot be read; OSError, ArrowException where the disk refuses."""
         writer, timestamps = TableWriter(self.table), Timestamps()
         try:
             for batch in read_ranges(self.read, source_columns(self.table.columns), self.ranges):
                 timestamps.add(batch.column("timestamp"))
                 writer.write(batch)
-            return Offloaded(writer.finish(), timestamps)
+            return WrittenFiles(writer.finish(), timestamps)
         except BaseException:
             writer.discard()
             raise
@@ -166,7 +149,7 @@ class TableWriter:
         pending.batches.append(rows.select(kept))
         pending.nbytes += rows.nbytes
         self._nbytes += rows.nbytes
-        if pending.nbytes >= _ROW_GROUP_BYTES:
+        if pending.nbytes >= ROW_GROUP_BYTES:
             self._flush(value)
 
     def _flush(self, value: PartitionValue) -> None:

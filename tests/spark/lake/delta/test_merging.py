@@ -61,7 +61,7 @@ class Table:
 
     def commit(self, merge):
         self.files = [each for each in self.files if each.path not in merge.removed]
-        self.files += [StoredFile(each.path, each.size, each.partition_values) for each in merge.written]
+        self.files += [StoredFile(each.path, each.nbytes, each.partition_values) for each in merge.written]
 
     def rows(self):
         tables = [pq.ParquetFile(self._home / each.path).read() for each in self.files]
@@ -88,7 +88,7 @@ _SIZES = st.sampled_from([1, 300, 2000, 1 << 20])
 def test_the_files_are_the_dictionary(tmp_path_factory, rounds, file_bytes, key_bytes, group_bytes, scan_bytes):
     found, expected, offset = Table(tmp_path_factory.mktemp("t"), target_bytes=file_bytes), {}, 0
     with (
-        mock.patch.object(files_module, "_ROW_GROUP_BYTES", group_bytes),
+        mock.patch.object(files_module, "ROW_GROUP_BYTES", group_bytes),
         mock.patch.object(merging, "_SCAN_BYTES", scan_bytes),
         mock.patch.object(merging, "_BATCH_BYTES", group_bytes),
     ):
@@ -148,7 +148,7 @@ def test_tiny_files_are_always_joined(table):
 
 
 def test_files_end_at_the_size_that_is_aimed_at_and_large_ones_are_let_alone(table, monkeypatch):
-    monkeypatch.setattr(files_module, "_ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 10_000)
     monkeypatch.setattr(merging, "_BATCH_BYTES", 5_000)
     found = table(target_bytes=20_000, compression="none")
     for number in range(40):
@@ -187,7 +187,7 @@ def test_a_merge_that_fails_leaves_nothing(table, monkeypatch):
     found = table(target_bytes=500)
     found.upsert([[(b"%d" % number, b"v" * 400) for number in range(10)]])
     before = found.on_disk()
-    monkeypatch.setattr(files_module, "_ROW_GROUP_BYTES", 100)
+    monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 100)
     merge = found.begin()
     merge.apply(pa.Table.from_batches([rows([(b"1", b"w" * 400)], 10)]))
     assert found.on_disk() > before

@@ -19,7 +19,8 @@ from sparklog.spark.lake.delta.base import TableDestination, TableIntake, TableT
 from sparklog.spark.lake.delta.dead_letters import DeadLetters, Settling
 from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.table import Commit, DeltaTable
-from sparklog.spark.lake.files import Offloaded, TableFiles, TableWriter, WrittenFile, check_compression
+from sparklog.spark.lake.destination import WrittenFiles
+from sparklog.spark.lake.files import TableFiles, TableWriter, WrittenFile, check_compression
 from sparklog.spark.lake.location import is_within
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.lake.value_schema import VALUES_PROPERTY, ValueSchema
@@ -113,8 +114,8 @@ class DecodedTable(TableTarget):
 class DecodedFiles(NamedTuple):
     """What a task wrote."""
 
-    rows_written: Offloaded
-    dead_letters: Offloaded
+    rows_written: WrittenFiles[WrittenFile]
+    dead_letters: WrittenFiles[WrittenFile]
     timestamps: Timestamps
 
     @property
@@ -154,7 +155,7 @@ class DecodeRanges:
                     dead.write(rows.dead)
             nothing = Timestamps()
             return DecodedFiles(
-                Offloaded(table.finish(), nothing), Offloaded(dead.finish() if dead else [], nothing), timestamps
+                WrittenFiles(table.finish(), nothing), WrittenFiles(dead.finish() if dead else [], nothing), timestamps
             )
         except BaseException:
             table.discard()

@@ -98,7 +98,7 @@ class TableMaintenance:
             self._small = self._table.small_files(self._file_bytes)
         else:
             self._small.update(
-                tuple(each.partition_values.values()) for each in written if each.size < self._file_bytes
+                tuple(each.partition_values.values()) for each in written if each.nbytes < self._file_bytes
             )
         crowded = [values for values, count in self._small.items() if count > most]
         if crowded and self._tried("merged", lambda: self._optimize(crowded)):

@@ -139,7 +139,7 @@ class PartitionMerge:
         own = [self._written.pop(path) for path in gone if path in self._written]
         self._written |= {each.path: each for each in written}
         self._files = [file for file in self._files if file.path not in gone]
-        self._files += [StoredFile(each.path, each.size, each.partition_values) for each in written]
+        self._files += [StoredFile(each.path, each.nbytes, each.partition_values) for each in written]
         remove_files(self._table.location, own)
 
 

@@ -11,7 +11,8 @@ from sparklog.spark.lake.columns import DAY, PARTITION_COLUMNS
 from sparklog.spark.lake.delta.base import TableDestination, TableIntake, TableTarget
 from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.table import DeltaTable
-from sparklog.spark.lake.files import Offloaded, WriteRanges, WrittenFile, check_compression
+from sparklog.spark.lake.destination import WrittenFiles
+from sparklog.spark.lake.files import WriteRanges, WrittenFile, check_compression
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
@@ -46,7 +47,7 @@ class RawTable(TableTarget):
         return RawTableDestination(spark, DeltaTable(spark, self.name), self)
 
 
-class RawTableDestination(TableDestination[Offloaded]):
+class RawTableDestination(TableDestination[WrittenFiles[WrittenFile]]):
     """The table."""
 
     def __init__(self, spark: SparkSession, table: DeltaTable, target: RawTable) -> None:
@@ -59,18 +60,18 @@ class RawTableDestination(TableDestination[Offloaded]):
     def begin(self) -> RawTableIntake:
         return RawTableIntake(self._table.begin(), self._target)
 
-    def _files_of(self, outcome: Offloaded) -> list[WrittenFile]:
+    def _files_of(self, outcome: WrittenFiles[WrittenFile]) -> list[WrittenFile]:
         return outcome.files
 
 
-class RawTableIntake(TableIntake[Offloaded]):
+class RawTableIntake(TableIntake[WrittenFiles[WrittenFile]]):
     """One commit of files."""
 
     def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> WriteRanges:
         return WriteRanges(reading, tuple(ranges), self._table_files)
 
-    def finish(self, outcomes: Sequence[Offloaded], offsets: Mapping[Progress, int]) -> int:
+    def finish(self, outcomes: Sequence[WrittenFiles[WrittenFile]], offsets: Mapping[Progress, int]) -> int:
         return self._commit.finish([file for each in outcomes for file in each.files], offsets)
 
-    def discard(self, outcomes: Iterable[Offloaded]) -> None:
+    def discard(self, outcomes: Iterable[WrittenFiles[WrittenFile]]) -> None:
         self._remove(file for each in outcomes for file in each.files)

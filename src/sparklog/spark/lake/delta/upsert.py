@@ -56,7 +56,7 @@ class Upserted(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return sum(each.size for each in [*self.added, *self.dead_letters])
+        return sum(each.nbytes for each in [*self.added, *self.dead_letters])
 
     @property
     def file_count(self) -> int:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sparklog.errors import DataSourceError, StorageError
-from sparklog.spark.lake.destination import Destination, Overtaken, Target, Task, TaskIntake, refuse
+from sparklog.spark.lake.destination import Destination, Overtaken, Target, Task, TaskIntake, WrittenFiles, refuse
 from sparklog.spark.lake.files import check_compression
-from sparklog.spark.lake.places.file_manifest import DIRECTORY, FileManifest, FileManifests, Position
+from sparklog.spark.lake.places.file_manifest import DIRECTORY, DataFile, FileManifest, FileManifests, Position
 from sparklog.spark.lake.places.file_tasks import (
     FileRanges,
-    FilesWritten,
     WriteParquet,
     WriteSegments,
     remove_files,
@@ -64,7 +63,7 @@ class FilesTarget(Target):
         return FilesDestination(open_place(self.uri), self)
 
 
-class FilesDestination(Destination[FilesWritten]):
+class FilesDestination(Destination[WrittenFiles[DataFile]]):
     """The place."""
 
     def __init__(self, storage: Place, target: FilesTarget) -> None:
@@ -100,14 +99,16 @@ class FilesDestination(Destination[FilesWritten]):
 
     def task(
         self, reading: ReadOptions, ranges: Sequence[OffsetRange], first: frozenset[TopicPartition]
-    ) -> Task[FilesWritten]:
+    ) -> Task[WrittenFiles[DataFile]]:
         """``first``: the partitions of which no range came before in the commit."""
         work = FileRanges(reading, tuple(ranges), self._storage.uri, self._target.file_bytes)
         if self._target.format == SEGMENTS:
             return WriteSegments(work, first)
         return WriteParquet(work, self._target.compression)
 
-    def put(self, number: int, outcomes: Sequence[FilesWritten], positions: Mapping[Progress, Position]) -> None:
+    def put(
+        self, number: int, outcomes: Sequence[WrittenFiles[DataFile]], positions: Mapping[Progress, Position]
+    ) -> None:
         """Put the manifest of a commit. Raises Overtaken, DataSourceError."""
         files = tuple(file for each in outcomes for file in each.files)
         manifest = FileManifest(uuid4().hex, self._target.format, files, positions)
@@ -119,11 +120,11 @@ class FilesDestination(Destination[FilesWritten]):
                 f"another job has offloaded to {self.place} meanwhile; nothing of this one counts there",
             )
 
-    def remove(self, outcomes: Iterable[FilesWritten]) -> None:
+    def remove(self, outcomes: Iterable[WrittenFiles[DataFile]]) -> None:
         remove_files(self._storage, (file for each in outcomes for file in each.files))
 
 
-class FilesIntake(TaskIntake[FilesWritten]):
+class FilesIntake(TaskIntake[WrittenFiles[DataFile]]):
     """A commit that has begun after the manifest ``last``, and is to be number ``number``."""
 
     def __init__(self, destination: FilesDestination, number: int, last: FileManifest | None) -> None:
@@ -153,12 +154,12 @@ class FilesIntake(TaskIntake[FilesWritten]):
     def expect(self, partitions: Iterable[Progress]) -> None:
         """Any other commit takes this one's number."""
 
-    def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> Task[FilesWritten]:
+    def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> Task[WrittenFiles[DataFile]]:
         first = frozenset(each.tp for each in ranges) - self._begun
         self._begun |= first
         return self._destination.task(reading, ranges, first)
 
-    def finish(self, outcomes: Sequence[FilesWritten], offsets: Mapping[Progress, int]) -> int:
+    def finish(self, outcomes: Sequence[WrittenFiles[DataFile]], offsets: Mapping[Progress, int]) -> int:
         ends: dict[TopicPartition, int] = {}
         for file in (file for each in outcomes for file in each.files):
             ends[file.tp] = max(ends.get(file.tp, 0), file.end)
@@ -169,7 +170,7 @@ class FilesIntake(TaskIntake[FilesWritten]):
         self._destination.put(self._number, outcomes, {**self._positions, **news})
         return self._number
 
-    def discard(self, outcomes: Iterable[FilesWritten]) -> None:
+    def discard(self, outcomes: Iterable[WrittenFiles[DataFile]]) -> None:
         self._destination.remove(outcomes)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -25,7 +25,8 @@ from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
 from sparklog.spark.failures import translated
 from sparklog.spark.lake.ages import Timestamps
-from sparklog.spark.lake.files import open_parquet
+from sparklog.spark.lake.destination import WrittenFiles
+from sparklog.spark.lake.files import ROW_GROUP_BYTES, open_parquet
 from sparklog.spark.lake.places.file_manifest import DataFile
 from sparklog.spark.read.columns import read_ranges
 from sparklog.spark.read.data_loss import DataLossReporter, offset_after_loss
@@ -37,27 +38,7 @@ from sparklog.storage.place import Place, open_place
 from sparklog.storage.segment_file import SegmentFile, write_segments, write_topic_id
 from sparklog.structs import TopicPartition
 
-_ROW_GROUP_BYTES = 32 << 20
 _SCHEMA = StructType([StructField(name, kind) for name, kind in READ_COLUMNS.items()])
-
-
-class FilesWritten(NamedTuple):
-    """What a task wrote."""
-
-    files: list[DataFile]
-    timestamps: Timestamps
-
-    @property
-    def rows(self) -> int:
-        return sum(each.rows for each in self.files)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(each.nbytes for each in self.files)
-
-    @property
-    def file_count(self) -> int:
-        return len(self.files)
 
 
 def remove_files(place: Place, files: Iterable[DataFile]) -> None:
@@ -95,13 +76,13 @@ class WriteParquet:
     work: FileRanges
     compression: str
 
-    def run(self) -> FilesWritten:
+    def run(self) -> WrittenFiles[DataFile]:
         """Raises DataSourceError, ApiError for what cannot be read; OSError, ArrowException where the place refuses."""
         place, timestamps = open_place(self.work.uri), Timestamps()
         with _all_or_none(place) as files:
             for each in self.work.ranges:
                 files.extend(self._files(place, each, timestamps))
-        return FilesWritten(files, timestamps)
+        return WrittenFiles(files, timestamps)
 
     def _files(self, place: Place, wanted: OffsetRange, timestamps: Timestamps) -> Iterator[DataFile]:
         start, file = wanted.start, None
@@ -129,7 +110,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch], timestamps: Timestamps) -> It
         timestamps.add(batch.column("timestamp"))
         pending.append(batch)
         nbytes += batch.nbytes
-        if nbytes >= _ROW_GROUP_BYTES:
+        if nbytes >= ROW_GROUP_BYTES:
             yield pa.Table.from_batches(pending)
             pending, nbytes = [], 0
     if pending:
@@ -205,7 +186,7 @@ class WriteSegments:
     work: FileRanges
     first: frozenset[TopicPartition]
 
-    def run(self) -> FilesWritten:
+    def run(self) -> WrittenFiles[DataFile]:
         """Raises DataSourceError for what cannot be read, OSError where the place refuses."""
         place, timestamps, directory = open_place(self.work.uri), Timestamps(), f"segments/{uuid4().hex}"
         data_loss = DataLossReporter(fail=self.work.read.fail_on_data_loss)
@@ -216,7 +197,7 @@ class WriteSegments:
                 is_first = each.tp in self.first and each.tp not in begun
                 files.extend(_data_file(each, file) for file in copier.copied(each, data_loss, is_first=is_first))
                 begun.add(each.tp)
-        return FilesWritten(files, timestamps)
+        return WrittenFiles(files, timestamps)
 
 
 class _Copier:
