@@ -9,10 +9,11 @@ import math
 import sys
 from collections.abc import Iterator
 
-from sparklog.config.broker import COARSER_TIMES, DEPRECATED, BrokerConfig
+from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import ConfigType, Definition, definitions
 from sparklog.config.dynamic import DYNAMIC_DEFINITIONS
 from sparklog.config.kafka_broker import LEFT_OUT, LEFT_OUT_PREFIXES, LIVE
+from sparklog.config.spellings import COARSER_TIMES, DEPRECATED
 from sparklog.config.topic import TopicConfig
 from sparklog.config.zookeeper_security import ZooKeeperSecurity
 from sparklog.security.tls.settings import TlsSettings

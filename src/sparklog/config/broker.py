@@ -8,7 +8,6 @@ from functools import cached_property
 
 from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import (
-    Definition,
     above,
     any_of,
     at_least,
@@ -33,6 +32,7 @@ from sparklog.config.protocol_version import (
     complaint_about_protocol_version,
 )
 from sparklog.config.security import SecuritySettings
+from sparklog.config.spellings import DEPRECATED, by_one_name
 from sparklog.config.topic import TopicConfig, check_together
 from sparklog.config.zookeeper_connect import complaint_about_connect
 from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
@@ -746,44 +746,6 @@ def topic_synonyms() -> dict[str, str]:
     }
 
 
-COARSER_TIMES = {
-    "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
-    "log.roll.ms": (("log.roll.hours", 3_600_000),),
-    "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
-}
-"""Kafka's older spellings of a time, which count where the one in milliseconds is not given; the first wins."""
-
-
-_TOKEN_KEY, _OLD_TOKEN_KEY = "delegation.token.secret.key", "delegation.token.master.key"
-
-DEPRECATED = {
-    name: f"set {key} of the default client id instead, as with 'sparklog quota set --client-id-default {key}=N'"
-    for name, key in (
-        ("quota.producer.default", "producer_byte_rate"),
-        ("quota.consumer.default", "consumer_byte_rate"),
-    )
-} | {_OLD_TOKEN_KEY: f"write {_TOKEN_KEY}"}
-"""What is taken as it was meant, and what to write instead."""
-
-
-def _refine(properties: dict[str, str]) -> dict[str, str]:
-    """The same settings, each by one name only."""
-    refined = dict(properties)
-    for name, spellings in COARSER_TIMES.items():
-        for coarse, unit in spellings:
-            text = refined.pop(coarse, None)
-            if text is not None and name not in refined:
-                amount = Definition(coarse, T.INT, 0, "").parse(text)
-                refined[name] = str(amount * unit if amount >= 0 else -1)
-    only_dir = refined.pop("log.dir", None)
-    if only_dir is not None:
-        refined.setdefault("log.dirs", only_dir)
-    old_key = refined.pop(_OLD_TOKEN_KEY, None)
-    if old_key is not None:
-        refined.setdefault(_TOKEN_KEY, old_key)
-    return refined
-
-
 def _check_reachable(config: BrokerConfig) -> None:
     told = {each.name: each.endpoint.host for each in config.ends.advertised}
     for name, _, endpoint in config.ends.bound:
@@ -836,7 +798,7 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
         _logger.warning("these settings of Kafka's mean nothing here and are left out: %s", ", ".join(left_out))
     for name in sorted(DEPRECATED.keys() & properties.keys()):
         _logger.warning("%s is deprecated: %s", name, DEPRECATED[name])
-    properties = _refine(properties)
+    properties = by_one_name(properties)
     synonyms = topic_synonyms()
     for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}
     own = {name: text for name, text in properties.items() if name not in synonyms}
