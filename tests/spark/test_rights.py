@@ -122,6 +122,8 @@ class Case(NamedTuple):
     """Of the topic."""
     told: frozenset[Right] = frozenset()
     """Without these it is done all the same, with a warning."""
+    is_resumed: bool = False
+    """What it has open is left to its next run where it may not decide."""
 
 
 COMPACTED = {"cleanup.policy": "compact"}
@@ -133,8 +135,8 @@ CASES = {
     "write at least once": Case((WRITE,), lambda work: work.write(delivery="at-least-once")),
     "write exactly once": Case((WRITE, *DECIDING), Work.write),
     "write by a token": Case((WRITE, *DECIDING), lambda work: work.write(taskToken="1h")),
-    "named write": Case((WRITE, *DECIDING), lambda work: work.write(txnAppId="app", txnVersion="1")),
-    "stream": Case((READ, topic_right(Operation.WRITE, OUT), *DECIDING), Work.stream),
+    "named write": Case((WRITE, *DECIDING), lambda work: work.write(txnAppId="app", txnVersion="1"), is_resumed=True),
+    "stream": Case((READ, topic_right(Operation.WRITE, OUT), *DECIDING), Work.stream, is_resumed=True),
     "offload": Case(OFFLOADING, Work.offload, WAITING, frozenset(OFFLOADING[1:])),
     "load by adoption": Case((*LOADING, DESCRIBE_CLUSTER), lambda work: work.load("adopt")),
     "load by producing": Case(LOADING, lambda work: work.load("produce")),
@@ -205,7 +207,12 @@ def test_each_of_them_is_needed_and_named(work, admin, case, right, caplog):
     assert f"{right.operation.name}" in said[said.index("needs the right") :]
     assert {ResourceType.TRANSACTIONAL_ID: "transactional id"}.get(right.kind, right.kind.name.lower()) in said
     assert _committed(chosen) == before
-    assert not [each for each in admin.list_transactions(states=["Ongoing"]) if chosen.topic in each.transactional_id]
+    left = [each for each in admin.list_transactions(states=["Ongoing"]) if chosen.topic in each.transactional_id]
+    assert case.is_resumed or not left
+    if case.is_resumed:
+        admin.create_acls([right.binding({TOPIC: chosen.topic, OUT: f"{chosen.topic}-out"})])
+        case.act(chosen)
+        assert _committed(chosen) > before
 
 
 def test_who_may_not_mark_a_load_is_refused_before_the_work(work, monkeypatch):

@@ -508,6 +508,19 @@ def test_a_living_write_that_is_taken_for_dead_fails(metadata, make_topic):
     sink.abort(name, 0, told, run, is_resumable=False)
 
 
+def test_an_abort_that_fails_is_logged_and_takes_the_place_of_no_error(monkeypatch, scope, caplog):
+    """Spark aborts because of an error, and would show the one of the abort, without a word, in its place."""
+
+    def refuse(*_):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "as if a right were missing")
+
+    monkeypatch.setattr(Decider, "abort", refuse)
+    options = WriteOptions.for_batch({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "any"})
+    Sink(options).abort(scope.name, 3, [], "run")
+    assert f"what batch 3 of '{scope.name}' has open is left to the next run" in caplog.text
+    assert "as if a right were missing" in caplog.text
+
+
 def test_rows_that_tasks_kept_back_are_not_taken_for_none(metadata, make_topic, scope):
     """They found the batch decided; then a person declared an earlier one the last."""
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sparklog.errors import DataSourceError
+from sparklog.errors import DataSourceError, SparklogError
 from sparklog.spark.failures import translated
 from sparklog.spark.options.task_login import Login, end_tokens, task_login
 from sparklog.spark.schema import check_write_schema
@@ -169,10 +169,19 @@ class Sink:
             _log.warning("batch %d of %r was written before: nothing is written now", batch, scope)
 
     def abort(self, scope: str, batch: int, messages: Messages, run: str, *, is_resumable: bool = True) -> None:
+        """Abort what the run has open, as far as the brokers let it; the rest is left to the next run, or its timeout.
 
-        if self._options.exactly_once:
+        An error here would take the place of that for which Spark aborts the batch: it is only logged.
+        """
+        if not self._options.exactly_once:
+            return
+        try:
             with translated("WRITE"), self.decider(scope, is_resumable=is_resumable) as decider:
                 decider.abort(batch, _transactions_of(messages), run)
+        except SparklogError as error:
+            _log.warning(
+                "what batch %d of %r has open is left to the next run, or its timeout: %s", batch, scope, error
+            )
 
     def end_tokens(self, messages: Messages) -> None:
         """End the tokens of the tasks of these messages: the batch is over. It needs the driver's credentials."""
