@@ -66,3 +66,31 @@ def test_warnings_are_counted_when_they_are_too_many(clock, caplog, monkeypatch)
         "again (and 15 more of this kind before)",
         "once more",
     ]
+
+
+def test_what_is_tried_again_is_said_when_it_is_new_and_then_once_a_minute(clock, caplog):
+    warnings = RateLimitedLogger(logging.getLogger("test"), clock.monotonic)
+    with caplog.at_level(logging.WARNING):
+        for second in range(121):
+            warnings.repeat("expired", f"expired at {second}")
+            if second == 30:
+                warnings.repeat("refused", "refused")
+            clock.advance(1.0)
+    assert caplog.messages == [
+        "expired at 0",
+        "refused",
+        "expired at 60 (and 59 more of this kind before)",
+        "expired at 120 (and 59 more of this kind before)",
+    ]
+
+
+def test_kinds_that_a_peer_makes_up_are_few(clock, caplog, monkeypatch):
+    monkeypatch.setattr(rate_limit, "_MOST_REPEATED", 3)
+    warnings = RateLimitedLogger(logging.getLogger("test"), clock.monotonic)
+    with caplog.at_level(logging.WARNING):
+        for kind in range(10):
+            warnings.repeat(f"kind {kind}", f"{kind}")
+    assert caplog.messages == ["0", "1", "2", "3"]
+    clock.advance(60.0)
+    warnings.repeat("kind 10", "10")
+    assert caplog.messages[4:] == ["10"]

@@ -15,6 +15,8 @@ from sparklog.clock import Clock
 
 _INTERVAL_S = 10.0
 _IN_AN_INTERVAL = 1000
+_REPEATED_S = 60.0
+_MOST_REPEATED = 1000
 
 
 class RateLimit:
@@ -45,6 +47,13 @@ class RateLimit:
         """The next event of this kind is a first one."""
         self._intervals.pop(kind, None)
 
+    def has_room_for(self, kind: Hashable, most: int) -> bool:
+        """Whether ``kind`` is one of ``most`` that are remembered, or may be: kinds of intervals that are over go."""
+        if kind not in self._intervals and len(self._intervals) >= most:
+            since = self._now() - self._interval_s
+            self._intervals = {known: each for known, each in self._intervals.items() if each[0] > since}
+        return kind in self._intervals or len(self._intervals) < most
+
 
 class RateLimitedLogger:
     """Warnings that clients cause: of each kind a thousand in ten seconds, or as few as is said."""
@@ -52,10 +61,21 @@ class RateLimitedLogger:
     def __init__(self, logger: logging.Logger, now: Callable[[], float]) -> None:
         self._logger = logger
         self._limit = RateLimit(now, _INTERVAL_S)
+        self._repeated = RateLimit(now, _REPEATED_S)
 
     def warn(self, kind: str, text: str, most: int | None = None) -> None:
         """``kind`` is one of few words, never a client's, and has one ``most``."""
-        left_out = self._limit.admit(kind, _IN_AN_INTERVAL if most is None else most)
+        self._tell(text, self._limit.admit(kind, _IN_AN_INTERVAL if most is None else most))
+
+    def repeat(self, kind: str, text: str) -> None:
+        """For what is tried again until it succeeds: said at once, and then once a minute.
+
+        ``kind`` has the reason, and may have a peer's host. Beyond a thousand in a minute, the others are of one kind.
+        """
+        known = kind if self._repeated.has_room_for(kind, _MOST_REPEATED) else None
+        self._tell(text, self._repeated.admit(known))
+
+    def _tell(self, text: str, left_out: int | None) -> None:
         if left_out is not None:
             self._logger.warning("%s%s", text, f" (and {left_out} more of this kind before)" if left_out else "")
 

@@ -121,3 +121,28 @@ def test_each_request_is_tried_until_it_is_answered_and_none_overtakes_another(m
             assert broker.connections == 4
 
     asyncio.run(test())
+
+
+def test_what_a_broker_refuses_for_the_same_reason_is_one_line(monkeypatch, caplog):
+    monkeypatch.setattr(channel_module, "_RETRY_SECONDS", 0.0)
+    tries = []
+
+    async def test():
+        def answer(_):
+            tries.append(1)
+            if len(tries) <= 20:
+                raise HangUp
+            return UpdateMetadataResponse(error_code=0)
+
+        async with asyncio.timeout(60), ScriptedCluster() as cluster:
+            (broker,) = cluster.brokers
+            broker.on[ApiKey.UPDATE_METADATA] = answer
+            channel = BrokerChannel(BrokerInfo(1, broker.endpoint), "controller")
+            await channel.send(
+                ApiKey.UPDATE_METADATA, UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=1)
+            )
+            await channel.close()
+
+    asyncio.run(test())
+    assert len(tries) == 21
+    assert len([each for each in caplog.messages if "did not take UPDATE_METADATA" in each]) == 1

@@ -1,6 +1,7 @@
 """TLS beneath a connection: the same frames, files and flow control, and peers that fail in the handshake."""
 
 import contextlib
+import math
 import os
 import socket
 import ssl
@@ -9,6 +10,7 @@ import struct
 import pytest
 from net.listening import Server, answer, assert_hung_up, framed, read_exactly, read_frame
 
+from sparklog import rate_limit
 from sparklog.log.file_records import FileRecords
 from sparklog.net import server as net_server
 from sparklog.net.limits import Limits
@@ -53,7 +55,8 @@ def entrance(certificates):
 
 
 @pytest.fixture
-def server(entrance):
+def server(monkeypatch, entrance):
+    monkeypatch.setattr(rate_limit, "_REPEATED_S", math.inf)  # what it says once it says once on a slow machine too
     running = Server(Limits(MANY, 4), entrance)
     yield running
     running.stop()
@@ -156,6 +159,18 @@ def test_a_certificate_that_is_not_trusted_is_no_way_in(server, certificates):
     with server.connect() as plain, pytest.raises(ssl.SSLError):
         context.wrap_socket(plain, server_hostname="localhost")
     assert not server.seen
+
+
+def test_a_certificate_that_is_shown_again_and_again_is_one_line_in_the_log(server, certificates, caplog):
+    """As of a broker whose certificate has expired, to which the controller turns until it is renewed."""
+    context = client_context(settings(certificates.stranger, certificates.authority))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    for _ in range(5):
+        with server.connect() as plain, pytest.raises(ssl.SSLError):
+            context.wrap_socket(plain, server_hostname="localhost")
+    eventually(lambda: server.call(lambda: server.server.turned_away) == 5)
+    (line,) = [each for each in caplog.messages if "closing the connection of" in each]
+    assert "CERTIFICATE_VERIFY_FAILED" in line
 
 
 def test_an_older_tls_is_not_spoken(server, certificates):

@@ -207,7 +207,7 @@ class Broker:
         self._shutdown.add(Step.CHORES, self._chores.cancel)
         warnings = RateLimitedLogger(_logger, self._clock.monotonic)
         builder = principal_builder(config.principal_builder_class)
-        self._gates = Gates(builder, self._clock, lambda text: warnings.warn("authentication", text))
+        self._gates = Gates(builder, self._clock, lambda text: warnings.repeat(text, text))
         self._shutdown.add(Step.GATES, self._gates.close)
         self._security = security_between_brokers(config, self._clock)
         self._ends = ListeningEnds(config, server, self._gates.of_listener, builder, self._security)

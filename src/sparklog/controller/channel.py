@@ -13,6 +13,7 @@ from sparklog.errors import SparklogError
 from sparklog.net.peers import Peer
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import A, Request
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.zk.znodes import BrokerInfo
 
@@ -33,6 +34,7 @@ class BrokerChannel:
         self.broker = broker
         self._peer = Peer(broker.endpoint, client_id, security)
         self._queue: asyncio.Queue[_Queued[Any]] = asyncio.Queue()
+        self._warnings = RateLimitedLogger(_logger, asyncio.get_running_loop().time)
         self._task = asyncio.ensure_future(self._run())
 
     def send(self, api: ApiKey, message: Request[A]) -> asyncio.Future[A]:
@@ -57,7 +59,8 @@ class BrokerChannel:
             try:
                 return await self._peer.request(queued.api, lambda _version: queued.message)
             except SparklogError as error:
-                _logger.warning("broker %d did not take %s, trying again: %s", self.broker.id, queued.api.name, error)
+                text = f"broker {self.broker.id} did not take {queued.api.name}, trying again: {error}"
+                self._warnings.repeat(str(error), text)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def close(self) -> None:

@@ -275,7 +275,7 @@ class SocketServer:
             self.turned_away += 1
             self.refused[entrance.listener] += 1
             if why:
-                self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {why}")
+                self.warnings.repeat(f"{host} {why}", f"closing the connection of {host}:{port}: {why}")
 
         try:
             handshake = Handshake(self.loop, self.turns, tls, sock, on_end)
@@ -291,7 +291,7 @@ class SocketServer:
         try:
             principal = entrance.principal_of(host, certificate)
         except AuthenticationFailed as error:
-            self.warnings.warn("handshake", f"closing the connection of {host}:{port}: {error}")
+            self.warnings.repeat(f"{host} {error}", f"closing the connection of {host}:{port}: {error}")
             self.turned_away += 1
             self.refused[entrance.listener] += 1
             sock.close()

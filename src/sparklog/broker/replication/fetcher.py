@@ -200,7 +200,7 @@ class ReplicaFetcher:
                 self._settled_s *= 2
             except (SparklogError, OSError) as error:
                 text = f"cannot copy from broker {self._leader.broker_id}, trying again: {error}"
-                self._warnings.warn("connection", text)
+                self._warnings.repeat(str(error), text)
                 if isinstance(error, ConnectionFailed):
                     await self._on_contact(self._leader.broker_id, False)
                 await self._recover()
