@@ -271,56 +271,54 @@ class _Reading:
 
     def read(self, partitions: list[FetchPartition]) -> None:
         """Read these too."""
-        broker, message = self._broker, self._message
         for asked in partitions:
-            topic = asked.topic or (broker.metadata.name_of(asked.topic_id) if self._uses_ids else "")
+            topic = asked.topic or (self._broker.metadata.name_of(asked.topic_id) if self._uses_ids else "")
             refused = self._refusal(topic) if topic is None or self._is_asking else ErrorCode.NONE
             if topic is None or refused is not ErrorCode.NONE:
-                self._add(FetchedPartition(topic or "", asked.topic_id, asked.partition, refused))
-                self._failed = True
-                continue
-            tp = TopicPartition(topic, asked.partition)
-            topic_id = None if asked.topic_id is ZERO_UUID else asked.topic_id
-            max_bytes = min(asked.max_bytes, max(self._most - self._size, 0)) if self._aborted < MOST_ABORTED else 0
-            is_held_back = False
-            try:
-                if self._rack:
-                    read = self._read_near(tp, topic_id, asked, max_bytes)
-                elif self._follower is None:
-                    read = broker.replicas.read(
-                        tp,
-                        topic_id,
-                        asked.offset,
-                        max_bytes,
-                        message.isolation,
-                        leader_epoch=asked.current_leader_epoch,
-                        of_leader=self._of_leader,
-                        min_one_batch=self._size == 0 or self._is_unlimited,
-                    )
-                else:
-                    is_throttled = broker.replicas.leader_throttle.is_limited and broker.replicas.is_throttled(tp)
-                    is_held_back = is_throttled and broker.replicas.holds_back(tp, self._follower.id)
-                    read = self._read_as_follower(
-                        self._follower, tp, topic_id, asked, max_bytes, is_held_back=is_held_back
-                    )
-                    if is_throttled and read.records is not None:
-                        self._throttled += read.records.size
-            except ApiError as error:
-                self._add(_failed(broker, self._listener, asked, tp, error.code, self._version))
-                self._failed = True
-                continue
-            if not is_held_back:  # its records are not waited for
-                self.seen[tp] = asked, read.bound
-                self._room += max(asked.max_bytes, 0)
-            if read.records is not None:
-                self._size += read.records.size
-                self._aborted += len(read.aborted or ())
-            told = _told(asked, topic, read)
-            if self._version < _FIRST_VERSION_OF_ZSTD and _is_withheld(broker, tp, self._version, told):
-                self._failed = True
-                self._add(told)
+                self._fail(FetchedPartition(topic or "", asked.topic_id, asked.partition, refused))
             else:
-                self._add(told, self._at_end(tp, asked, read))
+                self._read_one(asked, TopicPartition(topic, asked.partition))
+
+    def _read_one(self, asked: FetchPartition, tp: TopicPartition) -> None:
+        """Read a partition of a topic that the caller may read."""
+        broker = self._broker
+        topic_id = None if asked.topic_id is ZERO_UUID else asked.topic_id
+        max_bytes = min(asked.max_bytes, max(self._most - self._size, 0)) if self._aborted < MOST_ABORTED else 0
+        is_held_back = False
+        try:
+            if self._rack:
+                read = self._read_near(tp, topic_id, asked, max_bytes)
+            elif self._follower is None:
+                read = broker.replicas.read(
+                    tp,
+                    topic_id,
+                    asked.offset,
+                    max_bytes,
+                    self._message.isolation,
+                    leader_epoch=asked.current_leader_epoch,
+                    of_leader=self._of_leader,
+                    min_one_batch=self._size == 0 or self._is_unlimited,
+                )
+            else:
+                is_throttled = broker.replicas.leader_throttle.is_limited and broker.replicas.is_throttled(tp)
+                is_held_back = is_throttled and broker.replicas.holds_back(tp, self._follower.id)
+                read = self._read_as_follower(self._follower, tp, topic_id, asked, max_bytes, is_held_back=is_held_back)
+                if is_throttled and read.records is not None:
+                    self._throttled += read.records.size
+        except ApiError as error:
+            self._fail(_failed(broker, self._listener, asked, tp, error.code, self._version))
+            return
+        if not is_held_back:  # its records are not waited for
+            self.seen[tp] = asked, read.bound
+            self._room += max(asked.max_bytes, 0)
+        if read.records is not None:
+            self._size += read.records.size
+            self._aborted += len(read.aborted or ())
+        told = _told(asked, tp.topic, read)
+        if self._version < _FIRST_VERSION_OF_ZSTD and _is_withheld(broker, tp, self._version, told):
+            self._fail(told)
+        else:
+            self._add(told, self._at_end(tp, asked, read))
 
     def _hasten(self, tp: TopicPartition, asked: FetchPartition, high_watermark: int) -> None:
         """Let the follower hear of the high watermark now, if it knows another."""
@@ -347,6 +345,11 @@ class _Reading:
             of_leader=False,
             min_one_batch=self._size == 0,
         )
+
+    def _fail(self, told: FetchedPartition) -> None:
+        """``told`` is to be answered at once."""
+        self._failed = True
+        self._add(told)
 
     def _add(self, told: FetchedPartition, at_end: AtEnd | None = None) -> None:
         self.fetched.append(told)
