@@ -22,6 +22,7 @@ VARIABLE: Final = "SPARKLOG_IMPL"
 
 GROUPS: Final = {
     "sparklog_store": (
+        "sparklog.log.durability",
         "sparklog.log.file_records",
         "sparklog.log.log",
         "sparklog.log.producer_state",

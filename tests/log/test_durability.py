@@ -2,6 +2,7 @@
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -10,6 +11,7 @@ from log.samples import SMALL, abandon, batch_of, open_log, transactional
 from sparklog.clock import monotonic_ms
 from sparklog.errors import DiskFull, LogDirFailed
 from sparklog.log.directories.directory import LogDir
+from sparklog.log.durability import Flushes
 from sparklog.log.leader_epochs import read_epochs
 from sparklog.log.origin import AppendOrigin
 from sparklog.testing.clock import ManualClock
@@ -323,3 +325,10 @@ def test_a_flush_without_a_descriptor_left_is_due_still_and_knows_what_it_was_to
     assert str(home) in opened
     assert log.recovery_point == 2
     log.close()
+
+
+def test_flushes_of_several_threads_are_all_counted():
+    flushes = Flushes()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(flushes.note, [0.5] * 1000))
+    assert (flushes.count, flushes.seconds) == (1000, 500.0)

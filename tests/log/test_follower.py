@@ -255,7 +255,7 @@ def test_a_log_that_the_disk_refused_to_cut_ends_there_and_is_cut_before_it_is_w
         assert log.recovery_point <= end
         assert log.epochs.latest is None or log.epochs.latest.start_offset < end
         assert log.position_of(end) == log.end
-        if log._flush_failure is not None:  # a sync that failed is never tried again
+        if log._durability._failure is not None:  # a sync that failed is never tried again
             with pytest.raises(LogDirFailed):
                 log.append_as_follower(sent((end, 4, 1)))
             log.abandon()

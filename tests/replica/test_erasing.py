@@ -422,14 +422,14 @@ async def test_a_log_that_never_stands_still_is_given_up(stage, monkeypatch):
     monkeypatch.setattr(erasing, "_MOST_ATTEMPTS", 2)
     async with stage() as built:
         log, end = await built.gated()
-        log._truncations += 1
+        log.lower_recovery_point(log.log_end_offset)
         gate, built.before_group = built.before_group, Gate()
         gate.open.set()
         async with asyncio.timeout(PATIENCE_S):
             while not built.before_group.reached.is_set():
                 built.eraser.ask(FIRST, TP, end)
                 await asyncio.sleep(0.01)
-        log._truncations += 1
+        log.lower_recovery_point(log.log_end_offset)
         built.let_go()
         found = await built.over(end)
         assert (found.state, found.why) == (State.FAILED, "it was cut, and it was begun anew 2 times")

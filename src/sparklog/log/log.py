@@ -10,9 +10,7 @@ so, and no client is to be told of the batch before ``flush`` has returned. Whol
 
 from __future__ import annotations
 
-import errno
 import random
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -25,13 +23,13 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed, LogError, SegmentsLeased
 from sparklog.log.adoption import Adoption, AppendAdoption
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
+from sparklog.log.durability import Durability, Flushes
 from sparklog.log.extents import Extents, find_extents
 from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
-from sparklog.log.flushes import Flushes
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.lease import HeldBack, Lease, is_leased
-from sparklog.log.loader import Knowledge, LogLoader, placed_names, replay
+from sparklog.log.loader import Knowledge, Loaded, LogLoader, placed_names, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.producer_state import ProducerStateManager
@@ -66,6 +64,18 @@ class Appended(NamedTuple):
     """Where the log begins."""
 
 
+def _load(directory: Path, config: TopicConfig, known: Knowledge, now_ms: int) -> tuple[UUID | None, Loaded]:
+    """Whose topic the directory is, and what lies in it. Raises LogError, LogDirFailed."""
+    try:
+        names = placed_names(directory)
+        topic_id = read_topic_id(directory)
+        return topic_id, LogLoader(directory, config, known, now_ms, names).load()
+    except OSError as error:
+        if error.errno in MISPLACED:
+            raise LogError(f"cannot open {error.filename or directory}: {error.strerror}; move it away") from error
+        raise disk_refused(f"cannot open {directory}", error) from error
+
+
 class Log:
     """One partition, open. Single writer; see the package's promise."""
 
@@ -94,42 +104,34 @@ class Log:
         self._held_back = HeldBack()
         self._submit = submit
         self._draw = draw
-        self._flushes = flushes or Flushes()
-        self.topic_id: UUID | None
+        topic_id, loaded = _load(directory, config, known, clock.now_ms())
+        end = loaded.next_offset
+        self.topic_id: UUID | None = topic_id
         """As the directory says; None if it does not."""
-        try:
-            names = placed_names(directory)
-            self.topic_id = read_topic_id(directory)
-            loaded = LogLoader(directory, config, known, clock.now_ms(), names).load()
-        except OSError as error:
-            if error.errno in MISPLACED:
-                raise LogError(f"cannot open {error.filename or directory}: {error.strerror}; move it away") from error
-            raise disk_refused(f"cannot open {directory}", error) from error
         self.epochs = loaded.epochs
         self._segments = loaded.segments
         self._producers = loaded.producers
         self._time_of_producers()
-        self.log_end_offset = loaded.next_offset
+        self._durability = Durability(
+            directory,
+            self._segments,
+            self.epochs,
+            clock,
+            flushes or Flushes(),
+            end,
+            recovery_point=end if known.clean else min(known.recovery_point, end),
+        )
         self.log_start_offset = loaded.log_start_offset
-        self.high_watermark = min(max(known.high_watermark, loaded.log_start_offset), loaded.next_offset)
+        self.high_watermark = min(max(known.high_watermark, loaded.log_start_offset), end)
         """Up to where every in-sync replica has the log, as it was told last."""
         self._producers.on_high_watermark(self.high_watermark)
-        self.recovery_point = loaded.next_offset if known.clean else min(known.recovery_point, loaded.next_offset)
-        self._flush_wanted = 0  # up to which offset, by flush.messages
         self.scanned_bytes = loaded.scanned_bytes
         self.recovered_bytes_dropped = loaded.dropped_bytes
-        self._recovery_lock = threading.Lock()
-        self._is_rolling = False
-        self._truncations = 0
         self.replacements = 0
         """How often segments gave way to others since the log was opened: then batches lie elsewhere in the files."""
         self._left_to_cut: Callable[[], None] | None = None
-        self._has_new_names = False
-        self._unflushed_since_ms: int | None = None
-        self._closed = False
         self._is_held = False
-        self._flush_failure: LogDirFailed | None = None
-        if self._flush_is_wanted:  # what a crash left may be told to be here from now on
+        if self._durability.is_wanted(config.flush_messages):  # what a crash left may be told to be here from now on
             self.flush()
 
     @property
@@ -166,19 +168,22 @@ class Log:
 
         Raises LogDirFailed if the disk refuses; the next flush tries again.
         """
-        if self._closed:
-            return
-        try:
-            self.epochs.write()
-        except OSError as error:
-            if self._closed:  # meanwhile: its directory may have another name by now
-                return
-            raise disk_refused(f"cannot write the leader epochs of {self.directory}", error) from error
+        self._durability.write_epochs()
 
     @property
     def size(self) -> int:
         """Bytes of all batches."""
         return self._segments.size
+
+    @property
+    def log_end_offset(self) -> int:
+        """One past the last batch."""
+        return self._durability.end
+
+    @property
+    def recovery_point(self) -> int:
+        """All below is on the disk."""
+        return self._durability.recovery_point
 
     @property
     def base_offset(self) -> int:
@@ -194,7 +199,7 @@ class Log:
     @property
     def truncations(self) -> int:
         """How often the log was cut since it was opened."""
-        return self._truncations
+        return self._durability.truncations
 
     @property
     def awaits_snapshot(self) -> bool:
@@ -283,8 +288,6 @@ class Log:
             if origin is AppendOrigin.CLIENT:
                 self._producers.refused(batch, error.code, now)
             raise
-        if self._flush_is_wanted:
-            self._flush_wanted = self.log_end_offset
         return Appended(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
 
     def _check_appendable(self, records: memoryview | PreparedBatch, origin: AppendOrigin) -> None:
@@ -314,13 +317,9 @@ class Log:
             self._producers.refused(batch, code, now)
 
     @property
-    def _flush_is_wanted(self) -> bool:
-        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
-
-    @property
     def awaits_flush(self) -> bool:
         """Whether ``flush.messages`` wants a flush before a client is told of what was appended last."""
-        return self.recovery_point < self._flush_wanted
+        return self._durability.awaits_flush
 
     def _check_begun(self, batch: RecordBatch, verification: Verification | None, now: int) -> None:
         if self._producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
@@ -349,8 +348,6 @@ class Log:
         if batches:
             size = sum(batch.size_in_bytes for batch in batches)
             self._append(batches, records[:size], self._clock.now_ms())
-            if self._flush_is_wanted:
-                self._flush_wanted = self.log_end_offset
         return self.log_end_offset
 
     def _append(self, batches: Sequence[RecordBatch], records: memoryview, now: int) -> None:
@@ -373,9 +370,7 @@ class Log:
                 self._take_note(batches, segment, now)
         except OSError as error:
             raise disk_refused(f"cannot append to {self.directory}", error) from error
-        self.log_end_offset = last.next_offset
-        if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = elapsed_ms
+        self._durability.note_written(last.next_offset, elapsed_ms, self._config.flush_messages)
 
     def _next_base(self, first: RecordBatch, last: RecordBatch) -> int:
         """Where a segment for these batches begins: at the end of the log, so that a lost end is told from a hole.
@@ -439,12 +434,10 @@ class Log:
         self._producers.begin_snapshot(self._time_of_producers())
         self._have_snapshots_written()
         try:
-            with self._recovery_lock:
-                self._is_rolling = True
-                counts_as_flushed = self.recovery_point >= self.log_end_offset
+            counts_as_flushed = self._durability.begin_roll()
             if counts_as_flushed:  # but its indexes are not, nor is the cutting off of a failed write
                 old.finish_indexes()  # not within the sync: one that fails is never tried again, this may be
-                self._sync(old.flush_before_seal)
+                self._durability.sync(old.flush_before_seal)
             new = LogSegment(self.directory, base, self._config, active=True, create=True)
             old.seal(flushed=counts_as_flushed)
         except (OSError, LogDirFailed):
@@ -452,7 +445,7 @@ class Log:
             old.reopen_for_append()
             raise
         finally:
-            self._is_rolling = False
+            self._durability.end_roll()
         new.created_ms = monotonic_ms(self._clock)
         jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
         new.jitter_ms = self._draw(jitter) if jitter else 0
@@ -460,8 +453,8 @@ class Log:
         if not old.size:
             self._drop_segments([old])
             self.log_start_offset = max(self.log_start_offset, self._segments.first.base_offset)
-        self._has_new_names = True
-        self._submit(lambda: self._flush_to(base))
+        self._durability.has_new_names = True
+        self._submit(lambda: self._durability.flush_to(base))
         return new
 
     def _have_snapshots_written(self) -> None:
@@ -470,13 +463,13 @@ class Log:
 
     def _write_snapshots(self) -> None:
         """A step of it; other work for the disk comes between two, and the thread that appends is not held up."""
-        if self._closed:
+        if self._durability.is_over:
             return
         time.sleep(_PAUSE_S)
         try:
             is_more = self._producers.write_some()
         except OSError as error:
-            if self._closed:  # meanwhile: its directory may have another name by now
+            if self._durability.is_over:  # meanwhile: its directory may have another name by now
                 return
             raise disk_refused(f"cannot write the producers of {self.directory}", error) from error
         if is_more:
@@ -712,10 +705,7 @@ class Log:
 
     def lower_recovery_point(self, offset: int) -> None:
         """What lies at or beyond ``offset`` counts as not flushed. To be checkpointed before a truncation."""
-        with self._recovery_lock:
-            self._truncations += 1
-            self.recovery_point = min(self.recovery_point, offset)
-            self._flush_wanted = min(self._flush_wanted, offset)
+        self._durability.lower(offset)
 
     def end_after_truncation(self, offset: int) -> int:
         """Where ``truncate_to(offset)`` would end the log: before ``offset`` where that is in a batch or in a hole.
@@ -750,8 +740,7 @@ class Log:
 
     def _end_at(self, offset: int, cut: Callable[[], None]) -> None:
         """Have the log end at ``offset``, and then its files by ``cut``, which may be called again where it failed."""
-        self.lower_recovery_point(offset)
-        self.log_end_offset = offset
+        self._durability.end_at(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self._left_to_cut = cut
@@ -777,7 +766,7 @@ class Log:
         survivor = self._segments.active
         survivor.reopen_for_append()
         survivor.truncate_to(end)
-        self._sync(survivor.log.flush)  # or bytes that were cut off could come back behind later ones
+        self._durability.sync(survivor.log.flush)  # or bytes that were cut off could come back behind later ones
         self.epochs.write()
 
     def _drop_segments(self, doomed: list[LogSegment]) -> None:
@@ -813,7 +802,7 @@ class Log:
                 self._segments.add(self._created(offset))
         except OSError as error:
             raise disk_refused(f"cannot restart {self.directory} at offset {offset}", error) from error
-        self.lower_recovery_point(0)
+        self._durability.lower(0)
         self.epochs.clear()
         self.log_start_offset = offset
         self._end_at(offset, lambda: self._begin_anew(offset))
@@ -823,7 +812,7 @@ class Log:
         self._cut_active(offset)
         sync_directory(self.directory)
         self._producers.restart_at(offset)
-        self.recovery_point = offset
+        self._durability.recovery_point = offset
 
     def _created(self, base: int) -> LogSegment:
         """An empty segment, before the others go: a full disk refuses it, and the log is as it was then."""
@@ -912,11 +901,7 @@ class Log:
         self._segments.active.reopen_for_append()
         empty.txn_index.close()
         self.replacements += 1
-        self.log_end_offset = end = adoption.end_offset
-        if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = monotonic_ms(self._clock)
-        if self._flush_is_wanted:
-            self._flush_wanted = end
+        self._durability.note_written(adoption.end_offset, monotonic_ms(self._clock), self._config.flush_messages)
         with suppress(DiskFull):  # then appends go on in the last of them
             self.roll()
 
@@ -927,8 +912,7 @@ class Log:
         self.advance_start(before.log_start_offset)
         self.epochs.replace(before.epochs.entries)
         self.high_watermark = before.high_watermark
-        self._flush_wanted = before._flush_wanted
-        self._unflushed_since_ms = monotonic_ms(self._clock)
+        self._durability.take_over(before._durability, monotonic_ms(self._clock))
         self._submit(self.write_epochs)
 
     # Durability
@@ -938,85 +922,15 @@ class Log:
 
         Raises LogDirFailed if the disk refuses: what was written may be lost then, whatever a later fsync says.
         """
-        since = self._unflushed_since_ms
-        self._unflushed_since_ms = None  # before the end is looked at: an append that comes between sets it again
-        try:
-            self._flush_to(self.log_end_offset)
-        except LogError:
-            self._unflushed_since_ms = since
-            raise
-
-    def _flush_to(self, end: int) -> None:
-        if self._closed:  # and so flushed already, or abandoned
-            return
-        began = self._clock.monotonic()
-        try:
-            self._flush_open_to(end)
-        finally:
-            self._flushes.note(self._clock.monotonic() - began)
-
-    def _flush_open_to(self, end: int) -> None:
-        truncations = self._truncations
-        end = min(end, self.log_end_offset)  # which a truncation may have lowered since the flush was asked for
-        try:
-            self._sync(lambda: self._flush_segments(end))
-            while not self._raise_recovery_point(end, truncations):  # a roll came between
-                self._sync(lambda: self._flush_segments(end))
-        except LogDirFailed:
-            if self._closed:  # meanwhile: its directory may have another name by now
-                return
-            raise
-
-    def _raise_recovery_point(self, end: int, truncations: int) -> bool:
-        """Let all below ``end`` count as flushed; false while a segment below has indexes that are not, or soon has."""
-        with self._recovery_lock:
-            if truncations != self._truncations:
-                return True
-            if self._is_rolling:
-                return False
-            below = [each for each in self._segments.from_offset(self.recovery_point) if each.base_offset < end]
-            if any(each.awaits_index_flush for each in below):
-                return False
-            self.recovery_point = max(self.recovery_point, end)
-            return True
-
-    def _flush_segments(self, end: int) -> None:
-        self.write_epochs()  # or a start after a crash would not look for them in batches below the recovery point
-        if self._has_new_names:
-            self._has_new_names = False  # before the sync: a name that is made meanwhile sets it again
-            try:
-                sync_directory(self.directory)
-            except OSError:
-                self._has_new_names = True
-                raise
-        for segment in self._segments.from_offset(self.recovery_point):
-            if segment.base_offset < end:
-                segment.flush()
-
-    def _sync(self, flush: Callable[[], None]) -> None:
-        """Have ``flush`` sync files of the log, unless that failed before: it is never tried again.
-
-        The system forgets what it failed to write, so that another sync would succeed. Raises LogDirFailed, and not
-        DiskFull where the disk was full: what was appended before is lost, so the log cannot stay in service.
-        """
-        if self._flush_failure is not None:
-            raise self._flush_failure
-        try:
-            flush()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # a file could not be opened: nothing was tried
-                raise disk_refused(f"cannot flush {self.directory}", error) from error
-            self._flush_failure = LogDirFailed(f"cannot flush {self.directory}: {error.strerror}")
-            raise self._flush_failure from error
+        self._durability.flush()
 
     def flush_is_due(self, now_ms: int) -> bool:
         """Whether something has been unflushed for ``flush.ms``; ``now_ms`` is of ``monotonic_ms``."""
-        since = self._unflushed_since_ms
-        return since is not None and now_ms - since >= self._config.flush_ms
+        return self._durability.is_due(now_ms, self._config.flush_ms)
 
     def close(self) -> None:
         """Flush and let go. Closing twice is closing once."""
-        if self._closed:
+        if self._durability.is_over:
             return
         try:
             self._finish_cutting()
@@ -1028,14 +942,14 @@ class Log:
             raise disk_refused(f"cannot close {self.directory}", error) from error
         for segment in self._segments:
             segment.close()
-        self._closed = True
+        self._durability.is_over = True
 
     def abandon(self) -> None:
         """Serve no more and write nothing: the disk has failed, or the log is to be deleted.
 
         The files are let go when the last reader lets go of the log.
         """
-        self._closed = True
+        self._durability.is_over = True
 
     def _check_writable(self) -> None:
         """Raises LogClosed, and LogDirFailed if the disk still refuses what a truncation left to do."""
@@ -1043,5 +957,5 @@ class Log:
         self._finish_cutting()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._durability.is_over:
             raise LogClosed(f"{self.tp} is closed")

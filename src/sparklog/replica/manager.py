@@ -25,8 +25,8 @@ from sparklog.errors import (
 from sparklog.log.directories.making import Departure, MadePartition, NewPartition
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.directories.usage import DirectoryRoom, DirectoryUse
+from sparklog.log.durability import Flushes
 from sparklog.log.files import disk_refused
-from sparklog.log.flushes import Flushes
 from sparklog.log.log import Appended, Log
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition

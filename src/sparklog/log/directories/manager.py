@@ -64,6 +64,7 @@ from sparklog.log.directories.making import (
 from sparklog.log.directories.moved import settle, settle_futures
 from sparklog.log.directories.room import Room
 from sparklog.log.directories.usage import DirectoryRoom, DirectoryUse, room_of, usage_of
+from sparklog.log.durability import Flushes
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
     STRAY_DIR_SUFFIX,
@@ -74,7 +75,6 @@ from sparklog.log.files import (
     path_aside,
     remove_tree,
 )
-from sparklog.log.flushes import Flushes
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
 from sparklog.log.retention import GivenUp
