@@ -56,7 +56,7 @@ def opened(home):
 
 
 def let_go(logs):
-    for each in list(logs._dirs):
+    for each in list(logs.dirs.in_service):
         each.close()
 
 

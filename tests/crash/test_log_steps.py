@@ -187,7 +187,7 @@ def opened(home):
 def let_go(manager):
     for log in manager.logs.values():
         abandon(log)
-    for log_dir in manager._dirs:
+    for log_dir in manager.dirs.in_service:
         log_dir.close()
 
 

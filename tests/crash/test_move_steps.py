@@ -49,7 +49,7 @@ def opened(home):
 def filled(home):
     """A partition in a, of which all is flushed, and which begins in the middle of its first segment."""
     logs = opened(home)
-    logs.prefer(TP, logs.find_directory(str((home / "a").absolute())))
+    logs.prefer(TP, logs.dirs.find(str((home / "a").absolute())))
     log = logs.get_or_create(TP, CONFIG, ID)
     for _ in range(BEFORE):
         log.append_as_leader(batch(), 0)
@@ -67,7 +67,7 @@ class Moved:
         self.written = self.flushed = BEFORE
         self.logs = logs
         self.copies = FutureLogs(logs)
-        self._b = logs.find_directory(str((home / "b").absolute()))
+        self._b = logs.dirs.find(str((home / "b").absolute()))
 
     def write(self, *, flush):
         log = self.logs.logs[TP]
@@ -141,7 +141,7 @@ def crashed_at(home, n):
     files = FaultyFiles(home, crash_at=n)
     with suppress(Crash), files:
         move()
-    for each in list(logs._dirs):
+    for each in list(logs.dirs.in_service):
         each.close()
     return (files, move) if files.crashed else None
 

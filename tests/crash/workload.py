@@ -244,5 +244,5 @@ def let_go(manager: LogManager) -> None:
         abandon(log)
         # A killed process holds no descriptors; here they would stay open until the garbage collector comes by.
         log._segments.remove(*log._segments)
-    for log_dir in manager._dirs:
+    for log_dir in manager.dirs.in_service:
         log_dir.close()

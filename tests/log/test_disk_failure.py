@@ -124,7 +124,7 @@ def crash(broker):
     """What a killed process leaves: the locks go, nothing else happens."""
     for log in broker.logs.logs.values():
         abandon(log)
-    for log_dir in broker.logs._dirs:
+    for log_dir in broker.logs.dirs.in_service:
         log_dir.close()
     broker.logs.logs.clear()
 
@@ -383,7 +383,7 @@ def append_everywhere(broker):
 def test_without_any_directory_nothing_is_made(broker, homes):
     for home in homes:
         broker.logs.fail(home, "test")
-    assert not broker.logs.has_directory
+    assert not broker.logs.dirs.in_service
     assert broker.logs.logs == {}
     with pytest.raises(LogDirFailed, match="no log directory is left"):
         broker.logs.get_or_create(NEW, None, None)

@@ -199,7 +199,7 @@ def test_a_log_that_may_be_on_a_disk_that_has_failed_is_not_said_to_be_none(tmp_
     logs = LogManager([tmp_path / "there", tmp_path / "broken"], TopicConfig(), ManualClock(), disk)
     logs.own("cluster", 1)
     logs.load({})
-    assert logs.failed_count == 1
+    assert len(logs.dirs.failed) == 1
     loop = asyncio.new_event_loop()
     manager = ReplicaManager(1, logs, loop)
     for held in (False, True):

@@ -100,7 +100,7 @@ class SimBroker:
         self.end = self.partition().log_end_offset if self.partition() else self.end
         for log in self.logs.logs.values():
             log.abandon()
-        for log_dir in self.logs._dirs:
+        for log_dir in self.logs.dirs.in_service:
             log_dir.close()
         self.replicas = None
 

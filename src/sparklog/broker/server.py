@@ -277,7 +277,7 @@ class Broker:
         for tp in self._context.replicas.forget_unusable():
             self._context.stop_coordinating(tp)
             self._context.fetchers.leave(tp)
-        if self._logs.has_directory:
+        if self._logs.dirs.in_service:
             self._context.in_background(self._report_log_dir_failure(), "reporting a failed log directory")
         else:
             self._fail(LogDirFailed(f"no log directory is left in service: {reason}"))

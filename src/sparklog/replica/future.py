@@ -108,7 +108,7 @@ class FutureReplicas:
     async def _alter(self, tp: TopicPartition, path: str) -> None:
         async with self._replicas.changing:
             future_path(Path(path), tp)  # raises if its name would be too long
-            home = self._logs.find_directory(path)
+            home = self._logs.dirs.find(path)
             if tp in self._logs.unusable:
                 self._replicas.partition(tp)  # raises
             if self._logs.future_home_of(tp) not in (None, home.path):
@@ -117,7 +117,7 @@ class FutureReplicas:
             partition = self._replicas.partition(tp)
             if partition.log_dir == home.path or tp in self._moves:
                 return
-            self._logs.check_whole()
+            self._logs.dirs.check_all()
             await self._begin(tp, home)
             self._start(tp)
 
@@ -135,7 +135,7 @@ class FutureReplicas:
     def _add(self, tp: TopicPartition, future: Log) -> None:
         """Raises ApiError if its log directory has failed while it was opened."""
         try:
-            self._logs.dir_of(future.directory)
+            self._logs.dirs.of(future.directory)
         except LogDirFailed as error:
             future.abandon()
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -260,13 +260,13 @@ class FutureReplicas:
     def _copied_to(self, move: _Move) -> LogDir | None:
         path = self._logs.future_of(move.tp)
         try:
-            return None if path is None else self._logs.dir_of(path)
+            return None if path is None else self._logs.dirs.of(path)
         except LogDirFailed:
             return None
 
     async def _begin_again(self, move: _Move) -> None:
         tp, home = move.tp, move.again_in
-        if home is None or not self._logs.serves(home):
+        if home is None or home not in self._logs.dirs.in_service:
             raise _Over
         path = self._logs.future_of(tp)
         if path is not None:

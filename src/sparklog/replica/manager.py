@@ -297,7 +297,7 @@ class ReplicaManager:
         if log is None and tp in self._logs.unusable:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._logs.unusable[tp])
         if log is None or log.topic_id not in (None, topic_id):
-            if self._logs.failed_count:
+            if self._logs.dirs.failed:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} may lie in a directory that is out of service")
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nothing of {tp} is here")
         end = log.log_end_offset
@@ -571,7 +571,7 @@ class ReplicaManager:
 
     def rooms(self) -> list[DirectoryRoom]:
         """How large the disk of each log directory is, and how much of it is free; those that failed left out."""
-        return self._logs.rooms()
+        return self._logs.dirs.rooms()
 
     def forget_unusable(self) -> list[TopicPartition]:
         """Serve no more the partitions whose disk has failed; requests that wait for them are woken. Returns which."""
@@ -744,7 +744,7 @@ class ReplicaManager:
     @property
     def failed_dirs(self) -> int:
         """How many log directories are out of service."""
-        return self._logs.failed_count
+        return len(self._logs.dirs.failed)
 
     @property
     def offline_count(self) -> int:

@@ -204,7 +204,7 @@ def test_a_log_that_is_made_anew_is_not_clean_whatever_a_crash_left(tmp_path, re
 
 def test_a_log_that_moves_takes_its_point_along(tmp_path):
     logs = opened(tmp_path, "a", "b")
-    logs.prefer(TP, logs.find_directory(str((tmp_path / "a").absolute())))
+    logs.prefer(TP, logs.dirs.find(str((tmp_path / "a").absolute())))
     log = logs.get_or_create(TP, CONFIG, ID)
     fill(log)
     clean_up_to(logs, 20)
@@ -220,9 +220,9 @@ def test_a_log_that_moves_takes_its_point_along(tmp_path):
 
 def test_a_log_that_comes_back_to_a_directory_does_not_find_an_old_point(tmp_path):
     logs = opened(tmp_path, "a", "b")
-    logs.prefer(TP, logs.find_directory(str((tmp_path / "a").absolute())))
+    logs.prefer(TP, logs.dirs.find(str((tmp_path / "a").absolute())))
     fill(logs.get_or_create(TP, CONFIG, ID))
-    logs.dir_of(tmp_path / "b" / "t-0").cleaner_points.set(TP, 20)
+    logs.dirs.of(tmp_path / "b" / "t-0").cleaner_points.set(TP, 20)
     (tmp_path / "b" / "t-0").mkdir()
     there = logs.open_log(tmp_path / "b" / "t-0", TP, CONFIG, Knowledge())
     logs.futures[TP] = there

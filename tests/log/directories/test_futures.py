@@ -59,8 +59,8 @@ class Rig:
         self.logs = LogManager([self.a, self.b], TopicConfig(), ManualClock(), later)
         self.logs.load({})
         self.copies = FutureLogs(self.logs)
-        self.home = self.logs.find_directory(str(self.b.absolute()))
-        self.logs.prefer(TP, self.logs.find_directory(str(self.a.absolute())))
+        self.home = self.logs.dirs.find(str(self.b.absolute()))
+        self.logs.prefer(TP, self.logs.dirs.find(str(self.a.absolute())))
         self.log = self.logs.get_or_create(TP, CONFIG, topic_id)
         self.log.append_as_leader(batch_of(1, 2), 0)
         self.log.append_as_leader(transactional(7, 0, 2), 0, AppendOrigin.COORDINATOR)
@@ -297,7 +297,7 @@ def test_what_was_swapped_in_is_on_the_disk_before_what_was_goes(rig):
     rig.copies.secure(new)
     assert new.recovery_point == 11
     assert read_offsets(rig.b / RECOVERY_POINTS) == {TP: 11}
-    rig.logs.checkpoint_dir(rig.logs.dir_of(old.directory))
+    rig.logs.checkpoint_dir(rig.logs.dirs.of(old.directory))
     doomed = rig.copies.retire(old, new)
     assert (doomed.parent, doomed.name[:4], doomed.name[-7:]) == (rig.a, "t-0.", "-delete")
     assert doomed.exists()

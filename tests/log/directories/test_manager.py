@@ -68,7 +68,7 @@ def crash(manager):
     """What a killed process leaves: the locks go, nothing else happens."""
     for log in manager.logs.values():
         abandon(log)
-    for log_dir in manager._dirs:
+    for log_dir in manager.dirs.in_service:
         log_dir.close()
 
 
@@ -182,7 +182,7 @@ def test_a_truncation_to_before_the_start_lowers_the_start_on_the_disk(later, tm
     log.append_as_leader(batch_of(1, 2), 0)
     log.flush()
     abandon(log)  # as a killed process leaves it
-    manager._dirs[0].close()
+    manager.dirs.in_service[0].close()
     again = opened(later, tmp_path)
     assert (again.logs[ONE].log_start_offset, again.logs[ONE].log_end_offset) == (4, 6)
     again.close()
@@ -388,7 +388,7 @@ def test_a_directory_whose_start_failed_is_left_as_it_was(later, tmp_path):
     manager.advance_start(ONE, 2)
     manager.checkpoint()
     abandoned = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    manager._dirs[0].close()
+    manager.dirs.in_service[0].close()
     refused = LogManager([tmp_path], TopicConfig(), ManualClock(), later)
     with pytest.raises(ConfigError):
         refused.own("cluster", 2)
@@ -510,7 +510,7 @@ def test_a_partition_whose_directory_a_person_has_removed_can_be_deleted(later, 
     (tmp_path / "logs" / "t-0").rename(tmp_path / "elsewhere")
     manager.delete(ONE)
     later.run()
-    assert (manager.unusable, manager.has_directory) == ({}, True)
+    assert (manager.unusable, len(manager.dirs.in_service)) == ({}, 1)
     manager.close()
 
 
@@ -1066,7 +1066,7 @@ def test_what_fails_in_the_background_is_told_and_harms_no_directory(later, tmp_
     later.run()
     assert "a disk operation failed" in caplog.text
     assert "a mistake of ours" in caplog.text
-    assert manager.has_directory
+    assert manager.dirs.in_service
     monkeypatch.undo()
     manager.close()
 
@@ -1247,7 +1247,7 @@ def test_a_deleted_partition_that_was_a_link_goes_with_what_has_its_name(later, 
     later.run()
     assert elsewhere.exists() == stays
     assert not [path for path in (tmp_path / "home").iterdir() if path.name.endswith("-delete")]
-    assert (manager.failed_count, set(manager.logs)) == (0, {TWO})
+    assert (len(manager.dirs.failed), set(manager.logs)) == (0, {TWO})
     manager.close()
 
 
@@ -1259,7 +1259,7 @@ def test_what_cannot_be_removed_of_a_deleted_partition_is_left_and_told_of(later
     with FaultyFiles(tmp_path, fail_at=0, error=error, lasting=True, steps=("unlink", "rmdir")):
         later.run()
     assert f"is left of a deleted partition and cannot be removed: {os.strerror(error)}" in caplog.text
-    assert (manager.failed_count, set(manager.logs)) == (0, {TWO})
+    assert (len(manager.dirs.failed), set(manager.logs)) == (0, {TWO})
     manager.close()
     opened(later, tmp_path).close()
     assert not [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]

@@ -12,7 +12,7 @@ from log.samples import batch_of
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed
+from sparklog.errors import DiskFull, LogClosed, LogDirFailed
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_offsets
 from sparklog.log.directories.futures import FutureLogs
 from sparklog.log.directories.making import NewPartition
@@ -55,7 +55,7 @@ class Rig:
         self.logs.add_future(TP, self.future)
 
     def dir(self, path):
-        return self.logs.find_directory(str(path.absolute()))
+        return self.logs.dirs.find(str(path.absolute()))
 
     def homes(self):
         return self.logs.home_of(TP), self.logs.future_home_of(TP)
@@ -112,28 +112,6 @@ def test_a_wish_ends_with_its_partition_or_with_the_copy_that_fulfils_it(rig):
     rig.logs.prefer(TP, rig.dir(rig.b))
     rig.logs.add_future(TP, rig.future)
     assert rig.logs._preferred == {}
-
-
-def test_a_directory_is_found_by_its_absolute_path(rig):
-    assert rig.dir(rig.b).path == rig.b
-    with pytest.raises(ApiError, match=f"{rig.a}x is none of this broker's log.dirs") as refused:
-        rig.logs.find_directory(f"{rig.a}x")
-    assert refused.value.code is ErrorCode.LOG_DIR_NOT_FOUND
-    rig.logs.fail(rig.b, "it has burnt")
-    with pytest.raises(ApiError, match=f"log directory {rig.b} is out of service") as refused:
-        rig.logs.find_directory(str(rig.b.absolute()))
-    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert rig.dir(rig.a).path == rig.a
-
-
-def test_nothing_is_moved_while_a_directory_is_out_of_service(rig):
-    rig.logs.check_whole()
-    assert rig.logs.failed_count == 0
-    rig.logs.fail(rig.b, "it has burnt")
-    with pytest.raises(ApiError, match=f"nothing is moved while {rig.b} is out of service") as refused:
-        rig.logs.check_whole()
-    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert rig.logs.failed_count == 1
 
 
 def test_new_partitions_are_spread_by_where_the_logs_lie_after_a_move(rig):
@@ -221,7 +199,7 @@ def test_copies_are_in_the_checkpoint_of_their_directory_and_are_closed_with_the
     rig.logs.close()
     assert read_offsets(rig.a / RECOVERY_POINTS) == {TP: 3, OTHER: 3}
     assert read_offsets(rig.b / RECOVERY_POINTS) == {TP: 3}
-    rig.logs._dirs.clear()
+    rig.logs.dirs.in_service.clear()
 
 
 def follower_batch(offset):
@@ -244,16 +222,6 @@ def test_the_use_of_a_copy_says_how_far_it_is_behind(rig):
 # What is done for the caller
 
 
-def test_the_room_of_each_disk_that_can_be_looked_at(rig, tmp_path):
-    rooms = rig.logs.rooms()
-    assert [room.path for room in rooms] == [rig.a, rig.b]
-    assert all(0 < room.free <= room.total for room in rooms)
-    rig.b.rename(tmp_path / "gone")
-    assert [room.path for room in rig.logs.rooms()] == [rig.a]
-    assert room_of(rig.b) is None
-    (tmp_path / "gone").rename(rig.b)
-
-
 def test_what_is_free_is_what_the_broker_may_write(monkeypatch, tmp_path):
     class Usage:
         total, used, free = 100, 60, 30
@@ -268,7 +236,7 @@ def test_a_file_is_removed_in_the_background_once(rig):
     for _ in range(2):
         rig.logs.unlink_later(path)
         assert not path.exists()
-    assert rig.logs.failed_count == 0, "one that is gone already is no failure"
+    assert len(rig.logs.dirs.failed) == 0, "one that is gone already is no failure"
     (path / "within").mkdir(parents=True)
     failures = []
     rig.logs.on_failure = lambda *failure: failures.append(failure)
@@ -303,7 +271,7 @@ def test_a_flush_that_the_disk_refuses_fails_its_directory_and_whoever_waits_for
     with pytest.raises(LogDirFailed, match=f"cannot flush {rig.log.directory}"):
         flush.result(0)
     assert rig.homes() == (None, rig.b)
-    assert rig.logs.failed_count == 1
+    assert len(rig.logs.dirs.failed) == 1
 
 
 @pytest.mark.parametrize("change", [LogManager.truncate_to, LogManager.restart_at])

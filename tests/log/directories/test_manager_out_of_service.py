@@ -49,7 +49,7 @@ def test_a_directory_that_cannot_be_used_is_gone_on_without(dirs, caplog):
     dirs[1].write_text("no directory")
     logs = locked(dirs)
     assert failures_of(logs) == {dirs[1]: f"cannot use log directory {dirs[1]}: File exists"}
-    assert (logs.failed_count, logs.has_directory) == (1, True)
+    assert (len(logs.dirs.failed), len(logs.dirs.in_service)) == (1, 1)
     assert f"log directory {dirs[1]} is out of service until the broker is started again: cannot use" in caplog.text
     logs.close()
 
@@ -167,7 +167,7 @@ def test_a_directory_that_cannot_be_looked_through_is_gone_on_without(dirs, step
     with FaultyFiles(dirs[0], fail_at=0, lasting=True, steps=(step,)):
         logs.load({})
     assert failures_of(logs)[dirs[0]].startswith(f"cannot use log directory {dirs[0]}: Input/output error")
-    assert [log_dir.path for log_dir in logs._dirs] == [dirs[1]]
+    assert [log_dir.path for log_dir in logs.dirs.in_service] == [dirs[1]]
     logs.close()
 
 
@@ -249,7 +249,7 @@ def test_a_move_that_cannot_be_finished_is_the_failure_of_its_directory(dirs):
     logs.load({})
     assert failures_of(logs).keys() == {directory.parent}
     assert failures_of(logs)[directory.parent].startswith("cannot finish moving a partition: ")
-    assert (ONE in logs.logs, len(logs._dirs)) == (False, 1)
+    assert (ONE in logs.logs, len(logs.dirs.in_service)) == (False, 1)
     logs.close()
 
 

@@ -91,7 +91,7 @@ def test_two_logs_without_a_mark_are_for_a_person(homes, tmp_path):
     logs = LogManager([*homes], TopicConfig(), ManualClock(), None)
     with pytest.raises(ConfigError, match="move one away"):
         logs.load({})
-    for each in logs._dirs:
+    for each in logs.dirs.in_service:
         each.close()
 
 

@@ -115,7 +115,7 @@ class FutureLogs:
         thread. Raises LogError.
         """
         current = self._current(tp)
-        log = self._logs.open_log(path, tp, current.config, self._logs.dir_of(path).known(tp))
+        log = self._logs.open_log(path, tp, current.config, self._logs.dirs.of(path).known(tp))
         if log.topic_id is None and current.topic_id is not None and not log.size:  # a crash came before the id
             log.assign_topic_id(current.topic_id)
         if log.topic_id == current.topic_id:
@@ -138,7 +138,7 @@ class FutureLogs:
 
     def give_name(self, tp: TopicPartition, future: Log) -> Log:
         """Step 2; the log under its new name. On the disk thread. Raises LogError."""
-        home = self._logs.dir_of(future.directory)
+        home = self._logs.dirs.of(future.directory)
         path = partition_path(home.path, tp)
         if future.directory == path:
             return future
@@ -164,11 +164,11 @@ class FutureLogs:
     def secure(self, new: Log) -> None:
         """The first half of step 4; on the disk thread. Raises LogDirFailed."""
         new.flush()
-        self._logs.checkpoint_dir(self._logs.dir_of(new.directory))
+        self._logs.checkpoint_dir(self._logs.dirs.of(new.directory))
 
     def retire(self, old: Log, new: Log) -> Path:
         """The second half of step 4; on the disk thread. What it returns is to be removed. Raises LogDirFailed."""
-        home = self._logs.dir_of(old.directory)
+        home = self._logs.dirs.of(old.directory)
         try:
             doomed = moved.rename_doomed(old.directory, old.tp)
         except OSError as error:

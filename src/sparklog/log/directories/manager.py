@@ -38,10 +38,8 @@ from uuid import UUID
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import (
-    ApiError,
     CorruptRecord,
     DiskFull,
-    ErrorCode,
     InconsistentTopicId,
     LogClosed,
     LogDirFailed,
@@ -52,6 +50,7 @@ from sparklog.log.directories.behind import Behind
 from sparklog.log.directories.clean_stop import CleanStop
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.homes import WhyStray, home_of, in_doubt, look_into, strays_of
+from sparklog.log.directories.log_dirs import LogDirs
 from sparklog.log.directories.making import (
     Begun,
     Departure,
@@ -63,7 +62,7 @@ from sparklog.log.directories.making import (
 )
 from sparklog.log.directories.moved import settle, settle_futures
 from sparklog.log.directories.room import Room
-from sparklog.log.directories.usage import DirectoryRoom, DirectoryUse, room_of, usage_of
+from sparklog.log.directories.usage import DirectoryUse, usage_of
 from sparklog.log.durability import Flushes
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
@@ -148,6 +147,7 @@ class LogManager:
         defaults: Knowledge | None = None,
     ) -> None:
         """Lock ``dirs``; ``recovery_threads`` open the logs of each. Raises LogDirFailed if none can be used."""
+        self.dirs = LogDirs(dirs)
         self._default_config = default_config
         self._clock = clock
         self._executor = executor
@@ -173,49 +173,17 @@ class LogManager:
         self._begun: dict[TopicPartition, Begun] = {}  # all of them in directories in service
         self.unbroken_since: int | None = None
         """The broker epoch since which nothing was lost here, for the markers of a clean stop; None: not known."""
-        self._dirs: list[LogDir] = []
-        self._offline: dict[Path, str] = {}
         self._doomed: list[tuple[int, Path]] = []
         self._old_topics: set[str] = set()  # those there were at the start: a partition of theirs is not new
-        self._lock_dirs(dirs)
-
-    def _lock_dirs(self, dirs: list[Path]) -> None:
-        try:
-            for path in dirs:
-                try:
-                    self._dirs.append(LogDir(path))
-                except LogDirFailed as error:
-                    if len(dirs) == 1:
-                        raise
-                    self._take_offline(path, str(error))
-            self._require_directory()
-        except BaseException:
-            for opened in self._dirs:
-                opened.close()
-            raise
-
-    def _require_directory(self) -> None:
-        if not self._dirs:
-            raise LogDirFailed(f"no log directory can be used: {'; '.join(self._offline.values())}")
-
-    @property
-    def has_directory(self) -> bool:
-        """Whether any directory is left in service."""
-        return bool(self._dirs)
-
-    @property
-    def failed_count(self) -> int:
-        """How many directories are out of service."""
-        return len(self._offline)
 
     def own(self, cluster_id: str, broker_id: int) -> None:
         """Claim the directories. Raises ConfigError if one is another broker's or cluster's."""
-        for log_dir in list(self._dirs):
+        for log_dir in list(self.dirs.in_service):
             try:
                 log_dir.own(cluster_id, broker_id)
             except OSError as error:
                 self.fail(log_dir.path, str(disk_refused(f"cannot claim log directory {log_dir.path}", error)))
-        self._require_directory()
+        self.dirs.check_any()
 
     def load(self, configs: Mapping[str, TopicConfig], why_stray: WhyStray = lambda *_: None) -> None:
         """Open every partition found; ``configs`` holds the settings of every topic that there is. ``why_stray`` is
@@ -226,9 +194,9 @@ class LogManager:
         """
         started = self._clock.monotonic()
         self._old_topics.update(configs)
-        with ThreadPoolExecutor(len(self._dirs), thread_name_prefix="load") as pool:
+        with ThreadPoolExecutor(len(self.dirs.in_service), thread_name_prefix="load") as pool:
             found = self._find_homes(pool, why_stray)
-            self._in_each(pool, lambda log_dir: self._load_dir(log_dir, found[log_dir], configs))
+            self.dirs.in_each(pool, lambda log_dir: self._load_dir(log_dir, found[log_dir], configs), self.fail)
         self._held.update(log.directory.parent for log in self.logs.values())
         self._say_loaded(self._clock.monotonic() - started)
 
@@ -245,26 +213,6 @@ class LogManager:
             len(self.unusable),
         )
 
-    def _in_each(self, pool: Executor, work: Callable[[LogDir], _T]) -> dict[LogDir, _T]:
-        """What ``work`` returns for each directory, side by side; one where it fails goes out of service."""
-
-        def attempt(log_dir: LogDir) -> _T | LogDirFailed:
-            try:
-                return work(log_dir)
-            except OSError as error:
-                return disk_refused(f"cannot use log directory {log_dir.path}", error)
-            except LogDirFailed as error:
-                return error
-
-        dirs, done = list(self._dirs), dict[LogDir, _T]()
-        for log_dir, outcome in zip(dirs, list(pool.map(attempt, dirs)), strict=True):
-            if isinstance(outcome, LogDirFailed):
-                self.fail(log_dir.path, str(outcome))
-            else:
-                done[log_dir] = outcome
-        self._require_directory()
-        return done
-
     def _find_homes(self, pool: Executor, why_stray: WhyStray) -> dict[LogDir, dict[TopicPartition, Path]]:
         """The partitions of each directory; what else is there of one that is in several is gone, durably on return."""
 
@@ -272,12 +220,14 @@ class LogManager:
             log_dir.look()
             return log_dir.partitions()
 
-        found = self._in_each(pool, look)
+        found = self.dirs.in_each(pool, look, self.fail)
         self._settle_moves(found)
-        is_complete = not self._offline
+        is_complete = not self.dirs.failed
         doubted = in_doubt(found.values(), is_complete=is_complete)
-        held = self._in_each(
-            pool, lambda each: {tp: look_into(found[each][tp], each.known(tp)) for tp in doubted & found[each].keys()}
+        held = self.dirs.in_each(
+            pool,
+            lambda each: {tp: look_into(found[each][tp], each.known(tp)) for tp in doubted & found[each].keys()},
+            self.fail,
         )
         away = defaultdict[LogDir, list[Departure]](list)
         for tp in sorted(doubted):
@@ -292,22 +242,22 @@ class LogManager:
                     self._refuse(tp, path, self._maybe_elsewhere(tp))
                 else:
                     away[log_dir].append(_departure(tp, path, strays.get(path)))
-        self._in_each(pool, lambda log_dir: self._clear(log_dir, away[log_dir]))
+        self.dirs.in_each(pool, lambda log_dir: self._clear(log_dir, away[log_dir]), self.fail)
         return found
 
     def _settle_moves(self, found: dict[LogDir, dict[TopicPartition, Path]]) -> None:
         """Finish the moves that a crash interrupted; a disk that refuses that is out of service."""
 
         def know(path: Path, tp: TopicPartition) -> Knowledge:
-            return self.dir_of(path).known(tp)
+            return self.dirs.of(path).known(tp)
 
         def keep_start(path: Path, tp: TopicPartition, offset: int) -> None:
-            self.dir_of(path).keep_start(tp, offset)
+            self.dirs.of(path).keep_start(tp, offset)
 
         while True:
             try:
                 places = {each.path: here for each, here in found.items()}
-                settle(places, know, keep_start, is_complete=not self._offline)
+                settle(places, know, keep_start, is_complete=not self.dirs.failed)
                 for log_dir, here in found.items():
                     self.dormant |= settle_futures(log_dir.futures(), here)
                 return
@@ -318,7 +268,7 @@ class LogManager:
                     raise refused from error
                 self.fail(failed[0].path, str(refused))
                 del found[failed[0]]
-                self._require_directory()
+                self.dirs.check_any()
 
     def _load_dir(
         self, log_dir: LogDir, found: Mapping[TopicPartition, Path], configs: Mapping[str, TopicConfig]
@@ -429,7 +379,7 @@ class LogManager:
         """Whether a partition that is not served may lie in a directory that is out of service."""
         if tp in self._begun or self._waits_for_room(tp):
             return False
-        return bool(self._offline) and (not is_new or tp.topic in self._old_topics)
+        return bool(self.dirs.failed) and (not is_new or tp.topic in self._old_topics)
 
     def is_out_of_service(self, tp: TopicPartition) -> bool:
         """Whether the partition cannot be used because its log directory, or one that may be its own, is out of
@@ -438,7 +388,7 @@ class LogManager:
         return tp in self.unusable and tp not in self._unusable_at
 
     def _maybe_elsewhere(self, tp: TopicPartition) -> LogError:
-        return LogError(f"{tp} may lie in a directory that is out of service: {', '.join(map(str, self._offline))}")
+        return LogError(f"{tp} may lie in a directory that is out of service: {self.dirs.names_failed()}")
 
     def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
         """What makes, on any thread, those of the partitions that are not here and may be made, each in the directory
@@ -446,17 +396,17 @@ class LogManager:
         being opened, where they are.
         Raises ApiError if there can be no such partition.
         """
-        filled = {log_dir: self._held[log_dir.path] for log_dir in self._dirs}
+        filled = {log_dir: self._held[log_dir.path] for log_dir in self.dirs.in_service}
         planned = defaultdict[LogDir, list[NewPartition]](list)
         for each in asked:
             check_partition(each.tp)
             if self._waits_for_room(each.tp):
-                planned[self.dir_of(self._unusable_at[each.tp])].append(each)
+                planned[self.dirs.of(self._unusable_at[each.tp])].append(each)
                 continue
             is_here = each.tp in self.logs or each.tp in self.unusable
             if filled and not is_here and not self._may_be_elsewhere(each.tp, is_new=each.is_new):
                 begun = self._begun.get(each.tp)
-                home = self.dir_of(begun.directory) if begun else self._place_of(each.tp, filled)
+                home = self.dirs.of(begun.directory) if begun else self._place_of(each.tp, filled)
                 filled[home] += 1
                 planned[home].append(each)
                 self._begun[each.tp] = begun or Begun(partition_path(home.path, each.tp))
@@ -466,22 +416,6 @@ class LogManager:
         """The directory that somebody wished for the partition, or the emptiest."""
         wished = self._preferred.get(tp)
         return next((each for each in filled if each.path == wished), min(filled, key=lambda each: filled[each]))
-
-    def find_directory(self, path: str) -> LogDir:
-        """The log directory of this absolute path.
-
-        Raises ApiError: LOG_DIR_NOT_FOUND if the broker has no such, KAFKA_STORAGE_ERROR if it is out of service.
-        """
-        for each in self._dirs:
-            if str(each.path.absolute()) == path:
-                return each
-        if any(str(each.absolute()) == path for each in self._offline):
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is out of service")
-        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's log.dirs")
-
-    def serves(self, home: LogDir) -> bool:
-        """Whether the log directory is in service."""
-        return home in self._dirs
 
     def prefer(self, tp: TopicPartition, home: LogDir) -> None:
         """Have the partition made in ``home``, if it is not there already, when it is made the next time."""
@@ -503,14 +437,6 @@ class LogManager:
         path = self.future_of(tp)
         return None if path is None else path.parent
 
-    def check_whole(self) -> None:
-        """Raises ApiError(KAFKA_STORAGE_ERROR) if a log directory is out of service: a copy of a partition, which is
-        to be begun, might be in that.
-        """
-        if self._offline:
-            gone = ", ".join(map(str, self._offline))
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"nothing is moved while {gone} is out of service")
-
     def replace(self, tp: TopicPartition, log: Log) -> None:
         """The partition's copy is the partition's log."""
         self._move_cleaner_point(tp, self.logs[tp], log)
@@ -520,7 +446,7 @@ class LogManager:
         del self.futures[tp]
 
     def _move_cleaner_point(self, tp: TopicPartition, before: Log, log: Log) -> None:
-        points, theirs = self.dir_of(before.directory).cleaner_points, self.dir_of(log.directory).cleaner_points
+        points, theirs = self.dirs.of(before.directory).cleaner_points, self.dirs.of(log.directory).cleaner_points
         offset = points.of(tp)
         if offset is None:
             theirs.forget(tp)  # of a time when the partition was there before
@@ -530,11 +456,11 @@ class LogManager:
 
     def cleaner_point(self, tp: TopicPartition) -> int | None:
         """Up to where the partition's log is clean; None if it never was cleaned."""
-        return self.dir_of(self.logs[tp].directory).cleaner_points.of(tp)
+        return self.dirs.of(self.logs[tp].directory).cleaner_points.of(tp)
 
     def set_cleaner_point(self, tp: TopicPartition, offset: int) -> None:
         """The partition's log is clean up to ``offset``; the file says so soon."""
-        home = self.dir_of(self.logs[tp].directory)
+        home = self.dirs.of(self.logs[tp].directory)
         home.cleaner_points.set(tp, offset)
         self._in_background(partial(self._write_cleaner_points, home), home.path / CLEANER_OFFSETS)
 
@@ -676,7 +602,7 @@ class LogManager:
             self._unusable_at[tp] = here
         if log is not None:
             log.abandon()
-            home = self.dir_of(log.directory)
+            home = self.dirs.of(log.directory)
             home.keep_start(tp, log.log_start_offset)
             home.cleaner_points.forget(tp)
             del self.logs[tp]
@@ -766,7 +692,7 @@ class LogManager:
         """``truncate_to``, of a log that is the partition's or a copy of it."""
         start = log.log_start_offset
         end = log.end_after_truncation(offset)  # ``offset`` may lie within a batch, all of which goes
-        is_less_clean = self.dir_of(log.directory).cleaner_points.lower(log.tp, end)
+        is_less_clean = self.dirs.of(log.directory).cleaner_points.lower(log.tp, end)
         if end < log.recovery_point:
             log.lower_recovery_point(end)
             is_less_clean = True
@@ -783,7 +709,7 @@ class LogManager:
         disk first. Raises LogDirFailed if the disk refuses.
         """
         log = self._held_log(tp)
-        self.dir_of(log.directory).cleaner_points.forget(tp)
+        self.dirs.of(log.directory).cleaner_points.forget(tp)
         log.lower_recovery_point(0)
         self._checkpoint_dir_of(log)
         log.restart_at(offset)
@@ -819,23 +745,12 @@ class LogManager:
         log.advance_start(offset)
 
     def _checkpoint_dir_of(self, log: Log) -> None:
-        self.checkpoint_dir(self.dir_of(log.directory))
-
-    def dir_of(self, directory: Path) -> LogDir:
-        """The log directory of a partition's ``directory``. Raises LogDirFailed if that is out of service."""
-        for each in self._dirs:
-            if each.path == directory.parent:
-                return each
-        raise LogDirFailed(f"{directory.parent} is out of service")
+        self.checkpoint_dir(self.dirs.of(log.directory))
 
     def usage(self) -> Generator[None, None, list[DirectoryUse]]:
         """Every log directory: its partitions and copies, some of them a step, and the room on its disk."""
-        found = yield from usage_of([each.path for each in self._dirs], self.logs, self.futures)
-        return found + [DirectoryUse(path, reason) for path, reason in self._offline.items()]
-
-    def rooms(self) -> list[DirectoryRoom]:
-        """The disk of each log directory that is in service and can be looked at."""
-        return [found for each in self._dirs if (found := room_of(each.path)) is not None]
+        found = yield from usage_of([each.path for each in self.dirs.in_service], self.logs, self.futures)
+        return found + [DirectoryUse(path, reason) for path, reason in self.dirs.failed.items()]
 
     def delete_old_segments(self, tp: TopicPartition, high_watermark: int, policies: GivenUp | None = None) -> bool:
         """Apply ``policies``, by default the built-in ones that the topic's settings name; the files are unlinked by
@@ -902,11 +817,11 @@ class LogManager:
 
     def fail(self, path: Path, reason: str) -> None:
         """Take the log directory ``path`` out of service; the caller tells the requests that wait."""
-        served = sum(len(self._logs_in(each, self.logs)) for each in self._dirs if each.path == path)
-        self._take_offline(path, reason, served)
+        served = sum(len(self._logs_in(each, self.logs)) for each in self.dirs.in_service if each.path == path)
+        self.dirs.note_failed(path, reason, served)
         why = f"its log directory {path} failed: {reason}"
-        for log_dir in [each for each in self._dirs if each.path == path]:
-            self._dirs.remove(log_dir)
+        for log_dir in [each for each in self.dirs.in_service if each.path == path]:
+            self.dirs.in_service.remove(log_dir)
             for tp, log in self._logs_in(log_dir, self.logs).items():
                 log.abandon()
                 self.unusable[tp] = why
@@ -927,13 +842,6 @@ class LogManager:
         for tp in [tp for tp in self.futures if tp not in self.logs or self.future_home_of(tp) == path]:
             self.drop_future(tp)
         self.dormant = {tp: copy for tp, copy in self.dormant.items() if copy.parent != path}
-
-    def _take_offline(self, path: Path, reason: str, served: int = 0) -> None:
-        """``served``: how many partitions in it were served until now."""
-        if path not in self._offline:
-            said = f"{reason}; {served} partition(s) go with it" if served else reason
-            _logger.error("log directory %s is out of service until the broker is started again: %s", path, said)
-            self._offline[path] = reason
 
     def report(self, error: LogDirFailed, directory: Path) -> None:
         """The disk refused something in a partition's ``directory``, and the log says so.
@@ -967,12 +875,14 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write the recovery points and log start offsets."""
-        for log_dir in self._dirs:
+        for log_dir in self.dirs.in_service:
             self.checkpoint_dir(log_dir)
 
     def checkpoints(self) -> list[tuple[Path, Callable[[], None]]]:
         """For each directory a file in it, and what writes its checkpoints as they stand then, on any thread."""
-        return [(log_dir.path / RECOVERY_POINTS, partial(self.checkpoint_dir, log_dir)) for log_dir in self._dirs]
+        return [
+            (log_dir.path / RECOVERY_POINTS, partial(self.checkpoint_dir, log_dir)) for log_dir in self.dirs.in_service
+        ]
 
     def checkpoint_later(self) -> None:
         """Write the checkpoints in the background, as they stand then."""
@@ -980,7 +890,7 @@ class LogManager:
             self._in_background(write, path)
 
     def checkpoint_dir(self, log_dir: LogDir) -> None:
-        if log_dir in self._dirs:  # or it is out of service, and nothing in it is touched
+        if log_dir in self.dirs.in_service:  # or it is out of service, and nothing in it is touched
             log_dir.checkpoint(partial(self._state_of, log_dir))
             self._room.written(log_dir.path)
 
@@ -1006,10 +916,10 @@ class LogManager:
         many threads as open the logs of a directory close them: each waits for the disk, and the disk takes several.
         """
         self._behind.drop()  # to close a log is to write all that waits to be written of it
-        since = None if self._offline else self.unbroken_since
-        stop = None if since is None else CleanStop(since, len(self._dirs))
-        with ThreadPoolExecutor(max(len(self._dirs), 1), thread_name_prefix="close-dir") as pool:
-            deque(pool.map(partial(self._close_dir, stop=stop), self._dirs), maxlen=0)
+        since = None if self.dirs.failed else self.unbroken_since
+        stop = None if since is None else CleanStop(since, len(self.dirs.in_service))
+        with ThreadPoolExecutor(max(len(self.dirs.in_service), 1), thread_name_prefix="close-dir") as pool:
+            deque(pool.map(partial(self._close_dir, stop=stop), self.dirs.in_service), maxlen=0)
 
     def _close_dir(self, log_dir: LogDir, stop: CleanStop | None) -> None:
         try:
