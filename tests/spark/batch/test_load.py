@@ -12,7 +12,7 @@ import pytest
 from pyspark import StatusTracker
 
 from sparklog.client import Admin, Consumer, NewTopic
-from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.errors import ApiError, AuthenticationFailed, DataSourceError, ErrorCode
 from sparklog.record.partitioning import partition_for
 from sparklog.spark.batch import load
 from sparklog.spark.batch.load import LoadOptions, run
@@ -223,6 +223,17 @@ def test_rows_of_a_stage_that_was_tried_again_do_not_count(spark, options, recor
     with pytest.raises(DataSourceError, match=r"SPARKLOG_NOT_LOADED.*tried a stage again"):
         run(spark, options(via="produce"))
     assert not records()
+
+
+def test_a_task_tells_why_it_cannot_log_in_and_is_not_tried_again(monkeypatch):
+    """Another attempt would tell of a task that died, and of speculation."""
+
+    def refuse(*_):
+        raise AuthenticationFailed("broker a:1 refused us")
+
+    monkeypatch.setattr(load, "_part_of", refuse)
+    (told,) = load._build(None, iter(()))
+    assert told.column("failure").to_pylist() == ["a task could not write its rows: broker a:1 refused us"]
 
 
 def test_a_column_that_there_is_not(spark, options):

@@ -39,7 +39,7 @@ from sparklog.client.producer.partitioner import Partitioner, misplaced
 from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
 from sparklog.clock import SystemClock
 from sparklog.config.job_clients import LOAD, of_job
-from sparklog.errors import ApiError, DataSourceError, ErrorCode, LogError
+from sparklog.errors import ApiError, DataSourceError, ErrorCode, LogError, SparklogError
 from sparklog.log.adoption import Offer, offer_path
 from sparklog.log.checkpoints import read_topic_id
 from sparklog.log.offering import OfferWriter, renumber
@@ -420,10 +420,14 @@ def _as_told(error: BaseException, name: str) -> BaseException:
 
 
 def _build(job: _Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make one partition of the rows; what a person can mend is told, and not raised."""
+    """Make one partition of the rows; what a person can mend is told, and not raised.
+
+    Nor is anything else of ours, such as a password that is wrong by now: Spark would try the task again, and that
+    would find rows produced before, and tell of these alone.
+    """
     try:
         part = _part_of(job, batches)
-    except (ApiError, LogError, OSError) as error:
+    except (SparklogError, OSError) as error:
         part = _Part(-1, None, [], 0, 0, f"a task could not write its rows: {error}")
     if part is not None:
         columns = {name: [value] for name, value in part._asdict().items()}
@@ -468,7 +472,7 @@ def _write_stretch(job: _Job, stretch: Stretch) -> list[_Part]:
         for rows in stretch.rows():
             youngest += _write_rows(job, rows, writers)
         offers = {number: writer.finish() for number, writer in writers.items()}
-    except (ApiError, LogError, OSError, pa.ArrowException) as error:
+    except (SparklogError, OSError, pa.ArrowException) as error:
         for writer in writers.values():
             with suppress(OSError):
                 writer.discard()
