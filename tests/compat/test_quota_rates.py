@@ -1,22 +1,23 @@
 """Real clients under the same quota at Kafka 3.9.1 and at our broker, at the same time: what each gives them a second.
 
 A rate is that of the long run (``integration.pace``): at once a client may use what the quota gives it for all windows.
-Four readers are left out: they read in bursts, at Kafka as here.
+What counts is what passes the wire, as the client's library tells it: of an answer that ends in the middle of a batch
+the client cannot use all, but the quota counts all of it.
 """
 
 import contextlib
+import json
 import threading
 import time
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from integration.pace import looks, pace
+from integration.pace import Look, pace
 
 from sparklog.client import Admin, NewTopic
 from sparklog.client import Producer as OwnProducer
 from sparklog.quota.entity import Entity
-from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.kafka import KafkaBroker
 
@@ -28,9 +29,14 @@ LOOKED_AT_S = 11
 ROUND_S = LOOKED_AT_S + 2
 """What was used is forgotten once in as long at least."""
 MEASURED_S = 44
+TOLERANCE = 0.03
 VALUE = b"v" * 1000
-STORED = 22_000
+STORED = 32_000
 """Records that are there to be read: more than any consumer reads."""
+AT_ONCE = 16_384
+"""Bytes that the clients of a load send or ask for together, as the quota is exceeded by so much."""
+TOLD_EACH_MS = 200
+KINDS = {"producer_byte_rate": "w", "consumer_byte_rate": "r"}
 
 
 @pytest.fixture(scope="module")
@@ -56,24 +62,26 @@ def fill(address):
             producer.send("stored", VALUE, partition=0)
 
 
-def size_of(admin, topic):
-    """Bytes on the disk."""
-    return sum(each.sizes.get(TopicPartition(topic, 0), 0) for dirs in admin.log_dirs().values() for each in dirs)
-
-
 class Load:
-    """``connections`` clients of librdkafka that write or read as fast as they are let; ``count()`` is of bytes."""
+    """``connections`` clients of librdkafka that write or read as fast as they are let."""
 
-    def __init__(self, admin, address, client_id, connections):
-        self.admin, self.address, self.client_id = admin, address, client_id
-        self.counts = [0] * connections
-        self.each = max(4_096, 65_536 // connections)
-        """Bytes that each asks for at once: few of them are to be quick enough, and many are to make no burst."""
+    counted: str
+    """The statistic of librdkafka."""
+
+    def __init__(self, address, client_id, connections):
+        self.address, self.client_id = address, client_id
+        self._at_once = max(4_096, AT_ONCE // connections)
+        self._told = [Look(0, 0)] * connections
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self.run, args=(number,)) for number in range(connections)]
 
-    def settings(self, **more):
-        return {"bootstrap.servers": self.address, "client.id": self.client_id, "log_level": 0, **more}
+    def settings(self, number, **more):
+        def told(text):
+            found = json.loads(text)
+            self._told[number] = Look(found["ts"] / 1_000_000, found[self.counted])
+
+        named = {"bootstrap.servers": self.address, "client.id": self.client_id, "log_level": 0}
+        return named | {"statistics.interval.ms": TOLD_EACH_MS, "stats_cb": told} | more
 
     def __enter__(self):
         for each in self._threads:
@@ -88,14 +96,18 @@ class Load:
     def run(self, number):
         raise NotImplementedError
 
-    def count(self):
-        return sum(self.counts)
+    def look(self):
+        """Bytes in all; the time is that of the oldest number among them."""
+        told = self._told[:]
+        return Look(min(each.at_s for each in told), sum(each.value for each in told))
 
 
 class Writing(Load):
+    counted = "tx_bytes"
+
     def run(self, number):
-        more = {"batch.size": self.each, "queue.buffering.max.kbytes": 128, "max.in.flight": 1}
-        producer = Producer(self.settings(**more))
+        more = {"batch.size": self._at_once, "queue.buffering.max.kbytes": 128, "max.in.flight": 1}
+        producer = Producer(self.settings(number, **more))
         while not self._stop.is_set():
             try:
                 producer.produce(self.client_id, VALUE)
@@ -104,52 +116,82 @@ class Writing(Load):
         producer.purge()
         producer.flush(5)
 
-    def count(self):
-        return size_of(self.admin, self.client_id)
-
 
 class Reading(Load):
+    counted = "rx_bytes"
+
     def run(self, number):
-        sizes = dict.fromkeys(("fetch.message.max.bytes", "fetch.max.bytes", "message.max.bytes"), self.each)
+        sizes = dict.fromkeys(("fetch.message.max.bytes", "fetch.max.bytes", "message.max.bytes"), self._at_once)
         more = {"group.id": self.client_id, "enable.auto.commit": False, "fetch.queue.backoff.ms": 10, **sizes}
-        consumer = Consumer(self.settings(**more))
+        consumer = Consumer(self.settings(number, **more))
         consumer.assign([ConfluentPartition("stored", 0, OFFSET_BEGINNING)])
         while not self._stop.is_set():
-            self.counts[number] += len(consumer.consume(50, 0.2)) * self.stored
+            consumer.consume(50, 0.2)
         consumer.close()
 
-    @property
-    def stored(self):
-        """Bytes on the wire of a record, with its share of its batch."""
-        if not hasattr(self, "_stored"):
-            self._stored = size_of(self.admin, "stored") / STORED
-        return self._stored
+
+class Sides:
+    """Clients that write and read at both servers, each under a quota of its own."""
+
+    def __init__(self, loads, entities):
+        self._loads, self._entities = loads, entities
+
+    def give(self, rate):
+        for admin, entity, key in self._entities:
+            admin.alter_client_quotas({entity: {key: rate}})
+
+    def shares(self, rate):
+        """Of the quota, what each is given in the long run from now on."""
+        found = {name: [] for name in self._loads}
+        until = time.monotonic() + MEASURED_S
+        while time.monotonic() < until:
+            for name, load in self._loads.items():
+                found[name].append(load.look())
+            time.sleep(TOLD_EACH_MS / 1000)
+        return {name: pace(each, rate, ROUND_S) / rate for name, each in found.items()}
 
 
-def measured(loads):
-    """Bytes a second of each, as shares of the quota."""
-    time.sleep(LOOKED_AT_S)
-    found = looks({name: each.count for name, each in loads.items()}, MEASURED_S)
-    return {name: pace(each, RATE, ROUND_S) / RATE for name, each in found.items()}
-
-
-@pytest.mark.parametrize("connections", [1, 20])
-def test_they_get_what_the_quota_gives_in_both_directions(servers, topic, connections):
+@pytest.fixture
+def loaded(servers, topic):
+    """``loaded(connections)``: ``Sides`` with so many clients each, which run under ``RATE``."""
     with contextlib.ExitStack() as stack:
-        loads, quotas = {}, []
-        for side, address in servers.items():
-            admin = stack.enter_context(Admin(bootstrap_servers=address))
-            admin.create_topics([NewTopic(f"{topic}-w", 1)])
-            for kind, suffix, key in ((Writing, "w", "producer_byte_rate"), (Reading, "r", "consumer_byte_rate")):
-                quotas.append((admin, Entity(client_id=f"{topic}-{suffix}"), key))
-                loads[side, key] = kind(admin, address, f"{topic}-{suffix}", connections)
-        give(quotas, RATE)
-        for each in loads.values():
-            stack.enter_context(each)
-        found = measured(loads)
-    assert {name: share for name, share in found.items() if share != pytest.approx(1, abs=0.05)} == {}, found
+
+        def started(connections):
+            loads, entities = {}, []
+            for side, address in servers.items():
+                admin = stack.enter_context(Admin(bootstrap_servers=address))
+                admin.create_topics([NewTopic(f"{topic}-w", 1)])
+                for key, suffix in KINDS.items():
+                    name = f"{topic}-{suffix}"
+                    entities.append((admin, Entity(client_id=name), key))
+                    loads[side, key] = (Writing if suffix == "w" else Reading)(address, name, connections)
+            sides = Sides(loads, entities)
+            sides.give(RATE)
+            for each in loads.values():
+                stack.enter_context(each)
+            return sides
+
+        yield started
 
 
-def give(quotas, rate):
-    for admin, entity, key in quotas:
-        admin.alter_client_quotas({entity: {key: rate}})
+def off(shares):
+    return {name: share for name, share in shares.items() if share != pytest.approx(1, abs=TOLERANCE)}
+
+
+@pytest.mark.parametrize("connections", [1, 4, 20])
+def test_they_get_what_the_quota_gives_in_both_directions(loaded, connections):
+    sides = loaded(connections)
+    time.sleep(LOOKED_AT_S)
+    found = sides.shares(RATE)
+    assert off(found) == {}, found
+
+
+def test_a_quota_that_changes_meanwhile_is_what_they_get(loaded):
+    """Half as much, then twice that; what was used before counts for as long as the windows last."""
+    sides = loaded(4)
+    time.sleep(LOOKED_AT_S)
+    for rate in (RATE // 2, RATE):
+        sides.give(rate)
+        time.sleep(2 * LOOKED_AT_S)
+        found = sides.shares(rate)
+        assert off(found) == {}, (rate, found)
