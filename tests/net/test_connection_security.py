@@ -234,8 +234,17 @@ def test_a_certificate_that_is_not_accepted(tmp_path: Path, ask: Ask, shown: str
 
 @BOTH
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-@pytest.mark.parametrize("shown", [None, "stranger"])
-def test_a_certificate_of_ours_that_is_not_accepted(tmp_path: Path, ask: Ask, version: str, shown: str | None) -> None:
+@pytest.mark.parametrize(
+    ("shown", "advice"),
+    [
+        (None, r"wants .*ssl.keystore.location"),
+        ("stranger", r"set ssl.keystore.location"),
+        ("expired", r"which has expired .*: renew it"),
+    ],
+)
+def test_a_certificate_of_ours_that_is_not_accepted(
+    tmp_path: Path, ask: Ask, version: str, shown: str | None, advice: str
+) -> None:
     said = {"enabled_protocols": version}
     if shown:
         said["keystore_location"] = str(getattr(CERTIFICATES, shown).write_pem(tmp_path / "client.pem"))
@@ -243,7 +252,7 @@ def test_a_certificate_of_ours_that_is_not_accepted(tmp_path: Path, ask: Ask, ve
     async def run() -> None:
         trusted = str(CERTIFICATES.authority.write_pem(tmp_path / "ca.pem"))
         tls = tls_of(tmp_path, CERTIFICATES.server, client_auth="required", truststore_location=trusted)
-        with refusing(tls) as endpoint, pytest.raises(AuthenticationFailed, match=r"ssl.keystore.location"):
+        with refusing(tls) as endpoint, pytest.raises(AuthenticationFailed, match=advice):
             await ask(endpoint, ConnectionSecurity(our_tls(**said)))
 
     asyncio.run(run())

@@ -33,10 +33,10 @@ _OURS_REFUSED: Final = frozenset(
         "SSLV3_ALERT_NO_CERTIFICATE",
         "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
         "SSLV3_ALERT_CERTIFICATE_REVOKED",
-        "SSLV3_ALERT_CERTIFICATE_EXPIRED",
         "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
     }
 )
+_OURS_EXPIRED: Final = "SSLV3_ALERT_CERTIFICATE_EXPIRED"
 _EXPIRED: Final = 10
 _ANOTHER_NAME: Final = frozenset({62, 64})
 _UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21, 27})
@@ -50,6 +50,11 @@ def tls_failure(endpoint: Endpoint, error: ssl.SSLError) -> SparklogError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationFailed(f"the certificate of broker {endpoint} is not accepted: {_why_not(error)}")
     reason = error.reason or str(error)
+    if reason == _OURS_EXPIRED:
+        return AuthenticationFailed(
+            f"broker {endpoint} does not accept our certificate, which has expired ({reason}): renew it, where"
+            " ssl.keystore.location has it"
+        )
     if reason in _OURS_REFUSED:
         return AuthenticationFailed(
             f"broker {endpoint} does not accept our certificate, or wants one ({reason}): set ssl.keystore.location to"

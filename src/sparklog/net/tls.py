@@ -148,6 +148,8 @@ class Handshake:
 
 def _complaint(error: OSError) -> str:
     """What went wrong, for the log of the broker."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS handshake failed: its certificate is not accepted: {error.verify_message}"
     reason = getattr(error, "reason", None) or error.strerror or str(error)
     if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNSUPPORTED_PROTOCOL", "PACKET_LENGTH_TOO_LONG"):
         return f"TLS handshake failed ({reason}): it speaks another protocol, or an older TLS, than this listener"
