@@ -87,14 +87,21 @@ def our_tls(**said: str) -> ssl.SSLContext:
 
 @contextmanager
 def refusing(tls: ssl.SSLContext) -> Iterator[Endpoint]:
-    """A listener that tells its clients why it does not let them in, as brokers do and asyncio's own does not."""
+    """A listener that tells its clients why it does not let them in, as brokers do and asyncio's own does not.
+
+    It reads what a client sends before it knows: by a reset that could miss why.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         with suppress(OSError):
             connected, _ = listener.accept()
-            with suppress(ssl.SSLError), tls.wrap_socket(connected, server_side=True):
-                raise AssertionError("a client was let in")
+            with tls.wrap_socket(connected, server_side=True, do_handshake_on_connect=False) as peer:
+                with suppress(ssl.SSLError):
+                    peer.do_handshake()
+                    raise AssertionError("a client was let in")
+                while socket.socket.recv(peer, 1 << 16):
+                    pass
 
     thread = threading.Thread(target=serve)
     thread.start()
