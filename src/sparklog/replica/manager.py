@@ -305,7 +305,7 @@ class ReplicaManager:
 
     def _say(self, what: str, tp: TopicPartition, error: LogError | OSError) -> None:
         """Of a disk that is full or out of service the log tells by directory, not by partition."""
-        if not isinstance(error, DiskFull) and not self._logs.is_out_of_service(tp):
+        if not isinstance(error, DiskFull) and not self._logs.unusable.is_out_of_service(tp):
             _logger.error("%s %s: %s", what, tp, error)
 
     def _report(self, error: LogError | OSError, tp: TopicPartition, log: Log | None) -> None:

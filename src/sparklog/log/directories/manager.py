@@ -62,6 +62,7 @@ from sparklog.log.directories.making import (
 )
 from sparklog.log.directories.moved import settle, settle_futures
 from sparklog.log.directories.room import Room
+from sparklog.log.directories.unusable import UnusablePartitions
 from sparklog.log.directories.usage import DirectoryUse, usage_of
 from sparklog.log.durability import Flushes
 from sparklog.log.files import (
@@ -162,13 +163,10 @@ class LogManager:
         """Copies under way, in other directories than the logs: changed by ``FutureLogs`` and its caller."""
         self.dormant: dict[TopicPartition, Path] = {}
         """Copies that an earlier start began and that are not open."""
-        self.unusable: dict[TopicPartition, str] = {}
-        """Partitions that are on a disk here and cannot be served, and why."""
+        self.unusable = UnusablePartitions()
         self.being_cut: set[TopicPartition] = set()
         """Partitions that the disk thread cuts: no other thread reads them, appends to them or changes them."""
-        self._unusable_at: dict[TopicPartition, Path] = {}  # those of them that lie in a directory in service
         self._held = Counter[Path]()  # how many logs each directory in service has, from the end of ``load`` on
-        self._short_of_room: set[TopicPartition] = set()  # those of these that a full disk kept from being opened
         self._preferred: dict[TopicPartition, Path] = {}  # where those that are not here yet are to be made
         self._begun: dict[TopicPartition, Begun] = {}  # all of them in directories in service
         self.unbroken_since: int | None = None
@@ -312,10 +310,8 @@ class LogManager:
         return replace(log_dir.known(tp), producer_expiration_ms=self._defaults.producer_expiration_ms)
 
     def _refuse(self, tp: TopicPartition, path: Path, error: LogError) -> None:
-        self.unusable[tp] = str(error)
-        self._unusable_at[tp] = path
+        self.unusable.refuse(tp, path, error)
         if isinstance(error, DiskFull):
-            self._short_of_room.add(tp)
             _logger.warning("%s is not served until the disk takes it: %s", tp, error)
             self.report(error, path)
         else:
@@ -357,7 +353,7 @@ class LogManager:
         one that cannot be used, or, unless the partition ``is_new``, may be one in a directory that is out of service;
         ApiError if there can be no such partition. One that a full disk kept from being opened is tried again ahead.
         """
-        if tp in self.unusable and (made is None or not self._waits_for_room(tp)):
+        if tp in self.unusable and (made is None or not self.unusable.waits_for_room(tp)):
             raise LogError(self.unusable[tp])
         log = self.logs.get(tp)
         if log is None:
@@ -371,21 +367,11 @@ class LogManager:
         self._identify(log, topic_id)
         return log
 
-    def _waits_for_room(self, tp: TopicPartition) -> bool:
-        """Whether opening it failed for want of room, so that it is worth another try."""
-        return tp in self._short_of_room and tp in self._unusable_at
-
     def _may_be_elsewhere(self, tp: TopicPartition, *, is_new: bool) -> bool:
         """Whether a partition that is not served may lie in a directory that is out of service."""
-        if tp in self._begun or self._waits_for_room(tp):
+        if tp in self._begun or self.unusable.waits_for_room(tp):
             return False
         return bool(self.dirs.failed) and (not is_new or tp.topic in self._old_topics)
-
-    def is_out_of_service(self, tp: TopicPartition) -> bool:
-        """Whether the partition cannot be used because its log directory, or one that may be its own, is out of
-        service: then a line of the log has said so of the directory.
-        """
-        return tp in self.unusable and tp not in self._unusable_at
 
     def _maybe_elsewhere(self, tp: TopicPartition) -> LogError:
         return LogError(f"{tp} may lie in a directory that is out of service: {self.dirs.names_failed()}")
@@ -400,8 +386,8 @@ class LogManager:
         planned = defaultdict[LogDir, list[NewPartition]](list)
         for each in asked:
             check_partition(each.tp)
-            if self._waits_for_room(each.tp):
-                planned[self.dirs.of(self._unusable_at[each.tp])].append(each)
+            if self.unusable.waits_for_room(each.tp):
+                planned[self.dirs.of(self.unusable.places[each.tp])].append(each)
                 continue
             is_here = each.tp in self.logs or each.tp in self.unusable
             if filled and not is_here and not self._may_be_elsewhere(each.tp, is_new=each.is_new):
@@ -493,7 +479,7 @@ class LogManager:
         """One that was tried before has no recovery point on the disk any more, so a crash costs it a scan."""
         path = partition_path(home.path, new.tp)
         made = MadePartition(path, is_fresh=is_fresh)
-        was_tried = self._waits_for_room(new.tp)
+        was_tried = self.unusable.waits_for_room(new.tp)
         known = replace(self._known(home, new.tp), clean=False) if was_tried else self._defaults
         try:
             made.log = self.open_log(path, new.tp, new.config, known)
@@ -515,7 +501,8 @@ class LogManager:
         self._preferred.pop(tp, None)
         self.logs[tp] = made.log
         self._held[made.log.directory.parent] += 1
-        self._forget_unusable(tp)
+        self._begun.pop(tp, None)
+        self.unusable.forget(tp)
         if made.error is not None:
             raise made.error
         self.written(made.path)
@@ -525,19 +512,11 @@ class LogManager:
         """The partition could not be opened: what is to be known of that when it is asked for again."""
         has_failed = isinstance(error, LogDirFailed) and not isinstance(error, DiskFull)
         if tp in self.unusable:
-            self.unusable[tp] = str(error)
-            if not isinstance(error, DiskFull):
-                self._short_of_room.discard(tp)
+            self.unusable.refuse_again(tp, error)
         elif has_failed and tp in self._begun and not self._begun[tp].is_named:
             del self._begun[tp]
         if isinstance(error, LogDirFailed):
             self.report(error, path)
-
-    def _forget_unusable(self, tp: TopicPartition) -> None:
-        self._begun.pop(tp, None)
-        self.unusable.pop(tp, None)
-        self._unusable_at.pop(tp, None)
-        self._short_of_room.discard(tp)
 
     def discard(self, unwanted: Mapping[TopicPartition, MadePartition]) -> None:
         """Remove what was made ahead and is not taken over; on any thread. What was there before it stays."""
@@ -567,7 +546,7 @@ class LogManager:
         log = self.logs.get(tp)
         if log is not None:
             return log.topic_id
-        directory = self._unusable_at.get(tp)
+        directory = self.unusable.places.get(tp)
         try:
             return None if directory is None else read_topic_id(directory)
         except (CorruptRecord, OSError):
@@ -594,12 +573,12 @@ class LogManager:
 
     def depart(self, tp: TopicPartition, why: str | None) -> Departure:
         """Serve the partition no more: ``rename_away`` is to follow, then ``departed``. Why it is kept, if it is."""
-        self._short_of_room.discard(tp)
+        self.unusable.give_up(tp)
         log, begun = self.logs.get(tp), self._begun.pop(tp, None)
         here = log.directory if log is not None else begun.directory if begun is not None else None
         if here is not None:
             self.unusable[tp] = f"{tp} is being taken away"
-            self._unusable_at[tp] = here
+            self.unusable.places[tp] = here
         if log is not None:
             log.abandon()
             home = self.dirs.of(log.directory)
@@ -607,7 +586,7 @@ class LogManager:
             home.cleaner_points.forget(tp)
             del self.logs[tp]
             self._held[log.directory.parent] -= 1
-        departure = _departure(tp, self._unusable_at.get(tp), why)
+        departure = _departure(tp, self.unusable.places.get(tp), why)
         departure.future = self._depart_future(tp)
         return departure
 
@@ -644,16 +623,17 @@ class LogManager:
         if departure.future is not None:
             self._future_departed(departure.future)
         tp, directory, away = departure.tp, departure.directory, departure.away
-        if directory is not None and tp in self._unusable_at:
+        if directory is not None and tp in self.unusable.places:
             assert away is not None
             if departure.is_renamed:
-                self._unusable_at[tp] = away
+                self.unusable.places[tp] = away
             if departure.error is not None:
                 refused = disk_refused(f"cannot rename {directory}", departure.error)
                 self.unusable[tp] = f"{tp} could not be taken away: {refused}"
                 self.report(refused, directory)
                 raise refused from departure.error
-        self._forget_unusable(tp)
+        self._begun.pop(tp, None)
+        self.unusable.forget(tp)
         self._old_topics.discard(tp.topic)
         if away is None or not departure.is_renamed:
             return
@@ -830,11 +810,7 @@ class LogManager:
             for tp in [tp for tp, begun in self._begun.copy().items() if begun.directory.parent == path]:
                 self.unusable[tp] = why
                 self._begun.pop(tp, None)
-            for tp in [tp for tp, directory in self._unusable_at.items() if directory.parent == path]:
-                del self._unusable_at[tp]
-                if tp in self._short_of_room:
-                    self.unusable[tp] = why
-                    self._short_of_room.discard(tp)
+            self.unusable.lose(path, why)
             log_dir.close()
 
     def _fail_futures(self, path: Path) -> None:
