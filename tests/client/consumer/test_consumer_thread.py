@@ -155,7 +155,7 @@ def fetched(reader):
             builder.append(1, None, b"%d" % number)
         consumer._buffer.buffer(T0).add(Scan([RecordBatch(builder.build())], 3, 0))
 
-    reader._do(add)
+    reader._call_on_loop(add)
 
 
 @pytest.mark.parametrize("poll", [lambda reader: reader.poll(60.0), lambda reader: reader.poll_arrow(60.0)])

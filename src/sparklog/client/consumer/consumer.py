@@ -139,7 +139,7 @@ class Consumer:
         on_lost: Callback | None = None,
     ) -> None:
         """As AsyncConsumer's; the callbacks run in the thread that calls ``poll``."""
-        self._do(
+        self._call_on_loop(
             self._consumer.subscribe,
             topics,
             pattern=pattern,
@@ -150,7 +150,7 @@ class Consumer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, whatever others do. Replaces what was assigned before."""
-        self._do(self._consumer.assign, partitions)
+        self._call_on_loop(self._consumer.assign, partitions)
 
     def unsubscribe(self) -> None:
         """Read nothing any more; leaves the group."""
@@ -200,7 +200,7 @@ class Consumer:
                 yield from handout
             finally:
                 if not handout.is_given:
-                    self._do(handout.give_back)
+                    self._call_on_loop(handout.give_back)
 
     def wakeup(self) -> None:
         """Have the ``poll`` that waits now, or else the next one, raise WokenUp. Any thread may call it."""
@@ -210,15 +210,15 @@ class Consumer:
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on there."""
-        self._do(self._consumer.seek, tp, offset)
+        self._call_on_loop(self._consumer.seek, tp, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the first offset of these, or of all that are assigned."""
-        self._do(self._consumer.seek_to_beginning, *partitions)
+        self._call_on_loop(self._consumer.seek_to_beginning, *partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go on behind the last record of these, or of all that are assigned."""
-        self._do(self._consumer.seek_to_end, *partitions)
+        self._call_on_loop(self._consumer.seek_to_end, *partitions)
 
     def position(self, tp: TopicPartition) -> int:
         """The offset of the next record of ``tp`` that ``poll`` gives; looked up if need be."""
@@ -226,15 +226,15 @@ class Consumer:
 
     def positions(self) -> Offsets:
         """Where each assigned partition goes on, as ``commit`` stores it; left out while that is not known."""
-        return self._do(self._consumer.positions)
+        return self._call_on_loop(self._consumer.positions)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give nothing of these until ``resume``; what was fetched is kept."""
-        self._do(self._consumer.pause, *partitions)
+        self._call_on_loop(self._consumer.pause, *partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """As ``AsyncConsumer.resume``."""
-        self._do(self._consumer.resume, *partitions)
+        self._call_on_loop(self._consumer.resume, *partitions)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
@@ -243,7 +243,7 @@ class Consumer:
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """Records behind the end of each partition, as of its last fetch; None where that is not known yet."""
-        return self._do(self._consumer.lag)
+        return self._call_on_loop(self._consumer.lag)
 
     # -- commits
 
@@ -260,7 +260,7 @@ class Consumer:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
     ) -> None:
         """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``."""
-        self._do(self._consumer.commit_async, self._here(callback), offsets)
+        self._call_on_loop(self._consumer.commit_async, self._here(callback), offsets)
 
     def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these, or for all that are assigned; None for nothing."""
@@ -268,7 +268,7 @@ class Consumer:
 
     def consumer_group_metadata(self) -> GroupMetadata:
         """This consumer's membership, for a producer that commits its offsets in a transaction."""
-        return self._do(self._consumer.consumer_group_metadata)
+        return self._call_on_loop(self._consumer.consumer_group_metadata)
 
     # -- what there is
 
@@ -378,7 +378,7 @@ class Consumer:
                     pass
             raise
 
-    def _do(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    def _call_on_loop(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call something short on the loop."""
 
         async def do() -> T:

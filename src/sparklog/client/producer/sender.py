@@ -352,14 +352,14 @@ class Sender:
 
     def _errand(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         if name not in self._errands:
-            self._errands[name] = asyncio.create_task(self._do(name, work), name=f"sparklog {name}")
+            self._errands[name] = asyncio.create_task(self._run_errand(name, work), name=f"sparklog {name}")
 
     async def finish_errand(self, name: str) -> None:
         """Return when the errand that runs under this name, if one does, is done."""
         if name in self._errands:
             await asyncio.wait([self._errands[name]])
 
-    async def _do(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_errand(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
             self._passed(name)
