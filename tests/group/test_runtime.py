@@ -150,6 +150,24 @@ def test_who_may_not_commit(play: Play) -> None:
     play(body)
 
 
+def test_groups_of_a_topic_that_was_given_more_partitions_are_named(
+    play: Play, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = next(each for each in range(COUNT + 1, COUNT + 9) if partition_for(GROUP, each) != HOME)
+
+    async def body(scene: Scene) -> None:
+        await scene.commit(7)
+        await scene.restarted()
+        assert not caplog.records
+        monkeypatch.setattr(type(scene.store), "partition_count", count)
+        await scene.restarted()
+
+    play(body)
+    (said,) = [each.getMessage() for each in caplog.records]
+    assert said.startswith(f"__consumer_offsets-{HOME} holds what 1 group(s) have committed")
+    assert f"looked for in other partitions: {GROUP}. The topic has {count} partitions" in said
+
+
 def test_while_a_partition_loads_its_groups_say_so(play: Play) -> None:
     async def body(scene: Scene) -> None:
         assert (await scene.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

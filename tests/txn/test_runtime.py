@@ -320,6 +320,24 @@ def test_the_pauses_between_tries_double_up_to_two_seconds(play: Any) -> None:
     play(body)
 
 
+def test_ids_of_a_topic_that_was_given_more_partitions_are_named(
+    play: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = next(each for each in range(5, 10) if coordinator_partition(ID, each) != HOME)
+
+    async def body(scene: Scene) -> None:
+        await scene.producer()
+        again = await scene.restarted()
+        assert not caplog.records
+        monkeypatch.setattr(type(scene.log), "partition_count", count)
+        await again.restarted()
+
+    play(body)
+    (said,) = [each.getMessage() for each in caplog.records]
+    assert said.startswith(f"__transaction_state-{HOME} holds 1 transactional id(s) that are looked for in other")
+    assert f"partitions: {ID}. The topic has {count} partitions" in said
+
+
 def test_a_load_gives_way_to_others_and_waits_for_nobody(play: Any) -> None:
     async def body(scene: Scene) -> None:
         ids = [each for each in map(str, range(2000)) if coordinator_partition(each, 4) == HOME][:400]

@@ -14,6 +14,7 @@ stands: compaction will keep no other.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from uuid import uuid4
 
@@ -44,8 +45,12 @@ from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
 from sparklog.net.turns import Turns
 from sparklog.protocol.slices import Steps
 from sparklog.record.control import ProducerIdAndEpoch
+from sparklog.record.partitioning import Misplaced
 from sparklog.structs import TopicPartition
 
+_logger = logging.getLogger(__name__)
+_TOLD_S = 0.5
+"""Between two looks whether the controller has told of the topic."""
 _SLICE = 200
 """So many groups are listed in one step, and taken in or sent away in one turn of the loop."""
 
@@ -250,7 +255,8 @@ class GroupCoordinator:
     async def load(self, partition: int) -> None:
         """This broker leads the partition now: read its groups. Until that is done they answer that it is under way.
 
-        A broker may lead before it hears how many partitions there are, so nothing here asks where a group belongs.
+        A broker may lead before it hears how many partitions there are, so nothing before its end asks where a group
+        belongs.
         """
         begun = self._board.led.get(partition)
         self.unload(partition)
@@ -270,6 +276,21 @@ class GroupCoordinator:
             hosted = led.host(group_id)
             hosted.group.pending_commits[tp] += 1
             hosted.keep()
+        await self._tell_misplaced(led)
+
+    async def _tell_misplaced(self, led: LedPartition) -> None:
+        """Once it is known how many partitions there are: name the groups that are looked for in others."""
+        while self._is_current(led) and not self._board.store.is_leader(led.number):
+            await asyncio.sleep(_TOLD_S)
+        if not self._is_current(led):
+            return
+        misplaced = Misplaced(led.number, self._board.store.partition_count)
+        for number, group_id in enumerate([*led.hosted]):
+            misplaced.add(group_id)
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        if misplaced.number:
+            _say_misplaced(led.number, misplaced)
 
     async def _read(self, led: LedPartition) -> tuple[GroupLoader, dict[str, Hosted]] | None:
         """What the log says, without what was deleted up to this turn: from then on clients may commit offsets in
@@ -491,3 +512,12 @@ class GroupCoordinator:
         """All offsets of a request are one batch, as in Kafka: the log takes all of them, or none."""
         group_id = hosted.group.group_id
         return self._board.append(hosted.partition, batch, f"offsets of group {group_id}", COMMIT_ERRORS)
+
+
+def _say_misplaced(partition: int, misplaced: Misplaced) -> None:
+    _logger.error(
+        "__consumer_offsets-%d holds what %d group(s) have committed that are looked for in other partitions: %s. The "
+        "topic has %d partitions, and had another number when they committed. To these groups it is as if they had "
+        "committed nothing. 'sparklog log dump' shows their offsets, 'sparklog group reset-offsets' sets them",
+        *(partition, misplaced.number, misplaced, misplaced.partition_count),
+    )

@@ -19,7 +19,7 @@ from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.tasks import Tasks
-from sparklog.record.partitioning import coordinator_partition
+from sparklog.record.partitioning import Misplaced, coordinator_partition
 from sparklog.structs import DECIDER_PREFIX, TopicPartition
 from sparklog.txn.completion import Completion
 from sparklog.txn.machine import Decision, EndRequest, InitRequest, TransactionMachine, TransactionSettings
@@ -280,6 +280,21 @@ class TransactionCoordinator:
         led.is_loading = False
         for held in [each for each in found.values() if each.current.state in COMPLETION]:
             self._complete_if_prepared(led, held)
+        await self._tell_misplaced(led)
+
+    async def _tell_misplaced(self, led: _LedPartition) -> None:
+        """Once it is known how many partitions there are: name the ids that are looked for in others."""
+        while self._led.get(led.number) is led and not self._log.is_leader(led.number):
+            await asyncio.sleep(_RETRY_SECONDS)
+        if self._led.get(led.number) is not led:
+            return
+        misplaced = Misplaced(led.number, self._log.partition_count)
+        for number, id_ in enumerate([*led.held]):
+            misplaced.add(id_)
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        if misplaced.number:
+            _say_misplaced(led.number, misplaced)
 
     async def _read(self, led: _LedPartition) -> dict[str, HeldTransaction] | None:
         """What the log says; None if another broker leads it by now."""
@@ -425,3 +440,12 @@ class TransactionCoordinator:
 
 def _on_failure(_: str, error: BaseException) -> None:
     _logger.error("a transaction is stuck until its partition is loaded again", exc_info=error)
+
+
+def _say_misplaced(partition: int, misplaced: Misplaced) -> None:
+    _logger.error(
+        "__transaction_state-%d holds %d transactional id(s) that are looked for in other partitions: %s. The topic "
+        "has %d partitions, and had another number when they were written. A producer of such an id begins anew: it "
+        "neither fences the one before it nor ends its transaction. 'sparklog txn list' shows what is open",
+        *(partition, misplaced.number, misplaced, misplaced.partition_count),
+    )
