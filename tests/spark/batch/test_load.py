@@ -12,6 +12,7 @@ import pytest
 from pyspark import StatusTracker
 
 from sparklog.client import Admin, Consumer, NewTopic
+from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.errors import ApiError, AuthenticationFailed, DataSourceError, ErrorCode
 from sparklog.record.partitioning import partition_for
 from sparklog.spark.batch import load
@@ -225,15 +226,24 @@ def test_rows_of_a_stage_that_was_tried_again_do_not_count(spark, options, recor
     assert not records()
 
 
-def test_a_task_tells_why_it_cannot_log_in_and_is_not_tried_again(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (AuthenticationFailed("broker a:1 refused us"), "a task could not write its rows: broker a:1 refused us"),
+        (ApiError(ErrorCode.INVALID_PRODUCER_EPOCH), "the transaction of load 'x' is not open any more: another run"),
+    ],
+)
+def test_a_task_tells_why_it_cannot_go_on_and_is_not_tried_again(monkeypatch, error, words):
     """Another attempt would tell of a task that died, and of speculation."""
 
     def refuse(*_):
-        raise AuthenticationFailed("broker a:1 refused us")
+        raise error
 
     monkeypatch.setattr(load, "_part_of", refuse)
-    (told,) = load._build(None, iter(()))
-    assert told.column("failure").to_pylist() == ["a task could not write its rows: broker a:1 refused us"]
+    job = SimpleNamespace(transaction=PreparedTransaction("sparklog-load.x", 1, 0))
+    (told,) = load._build(job, iter(()))
+    (failure,) = told.column("failure").to_pylist()
+    assert failure.startswith(words)
 
 
 def test_a_column_that_there_is_not(spark, options):

@@ -74,6 +74,8 @@ _FENCED = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
+_GROUP = "sparklog-load."
+"""Before the load's name: the group that holds its mark, and the id of its transaction."""
 _TO_ADOPT = "DESCRIBE on the cluster, to see where logs are, unless it is loaded via produce"
 Via = Literal["adopt", "produce"]
 
@@ -179,7 +181,7 @@ class _Load:
         self._options = options
         self._admin = admin
         self._login = login
-        self._group = f"sparklog-load.{options.name}"
+        self._group = f"{_GROUP}{options.name}"
         self._info = admin.describe_topics([options.topic])[options.topic]
         self._mark = TopicPartition(options.topic, 0)
         self._places = self._find_places() if options.via == "adopt" else {}
@@ -407,13 +409,18 @@ def _date(timestamp_ms: int) -> str:
 
 
 def _as_told(error: BaseException, name: str) -> BaseException:
-    if isinstance(error, ApiError) and error.code in _FENCED:
-        return DataSourceError(
-            "SPARKLOG_NOT_LOADED",
-            f"the transaction of load {name!r} is not open any more: another run of it has begun since, or its time "
-            f"was up; nothing of this one is visible ({error})",
-        )
-    return error
+    ended = _ended(error, name)
+    return DataSourceError("SPARKLOG_NOT_LOADED", ended) if ended else error
+
+
+def _ended(error: BaseException, name: str) -> str:
+    """What is said where the load's transaction is not open any more; empty for other errors."""
+    if not isinstance(error, ApiError) or error.code not in _FENCED:
+        return ""
+    return (
+        f"the transaction of load {name!r} is not open any more: another run of it has begun since, or its time was up;"
+        f" nothing of this one is visible ({error})"
+    )
 
 
 # In the workers
@@ -428,7 +435,8 @@ def _build(job: _Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
     try:
         part = _part_of(job, batches)
     except (SparklogError, OSError) as error:
-        part = _Part(-1, None, [], 0, 0, f"a task could not write its rows: {error}")
+        ended = _ended(error, job.transaction.transactional_id.removeprefix(_GROUP))
+        part = _Part(-1, None, [], 0, 0, ended or f"a task could not write its rows: {error}")
     if part is not None:
         columns = {name: [value] for name, value in part._asdict().items()}
         yield pa.RecordBatch.from_pydict(columns, schema=_ARROW_RESULT)
