@@ -124,6 +124,19 @@ def test_a_disk_that_refuses_is_told_and_nothing_is_left(log, error, kind):
     assert step > 5
 
 
+@pytest.mark.parametrize("step", ["write_all", "os.fsync"])
+def test_a_full_disk_is_told_with_the_file_that_it_refused(log, monkeypatch, step):
+    """A write or a sync is of a descriptor: the system does not name the file."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(f"sparklog.compaction.rewriting.{step}", refuse)
+    text = served(task_of(log))[-1]["failed"]["text"]
+    assert text.startswith(f"No space left on device ({log.directory}/")
+    assert text.endswith(".cleaned)")
+
+
 def test_a_segment_that_is_gone_is_told(log):
     task = task_of(log)
     os.unlink(log.directory / f"{0:020d}.log")
