@@ -22,7 +22,7 @@ _IN_A_REGISTRY = "registry"
 
 
 class _InARegistry(ValueError):
-    """The schemas of the values are not in the table, and nobody said where they are."""
+    """The schemas of the values are in a registry that the caller does not name."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def wants_headers(options: Mapping[str, str]) -> bool:
 
 
 def history_of(options: Mapping[str, str]) -> tuple[str, AsOf | None, RegistryWriters | None] | None:
-    """The table that is read with the log, which version of it, and where its schemas are; None where there is none."""
+    """The table to read with the log, its version, and the registry of its schemas; None if no option names a table."""
     raw = RawOptions(options)
     name = raw.value(table.HISTORY)
     return None if name is None else (name, raw.value(table.HISTORY_AS_OF), _registry(raw))
