@@ -225,7 +225,7 @@ def test_who_says_nothing_is_hung_up_on_in_time_without_a_line(server, caplog):
     assert "authenticated" not in caplog.text
 
 
-def test_a_handshake_goes_on_when_it_is_its_turn(server, client, certificates):
+def test_a_handshake_goes_on_when_it_is_its_turn(server, certificates):
     context = ssl.create_default_context(cadata=certificates.authority.pem)
     with server.connect() as plain:
         eventually(lambda: server.server._handshakes)
