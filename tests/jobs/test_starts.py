@@ -102,6 +102,7 @@ def _orders(start, way, broker, programs):
     assert "orders: 2 revenue: 5.0\ndead: [(1, 'it is not JSON')]" in start(way, programs / "more.py", broker).stdout
 
 
+@pytest.mark.slow
 def test_the_job_is_submitted_to_separate_executors_and_brings_delta_itself(start, broker, tmp_path):
     ran = _delays(start, _SEPARATE, broker, tmp_path)
     assert "was started without" not in ran.stdout + ran.stderr

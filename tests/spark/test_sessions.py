@@ -172,6 +172,7 @@ def test_a_session_under_spark_submit_has_its_master_and_says_what_came_too_late
     assert "--conf spark.driver.memory=7g" in ran.stdout  # where spark-submit puts what a program says
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_spark_connect(run, connect_server, servers, make_topic, produce, tmp_path):
     source, out = make_topic(), make_topic(suffix="-out")
