@@ -24,7 +24,6 @@ from sparklog.errors import ConfigError
 from sparklog.security.oauth.claims import ClaimRules
 from sparklog.security.oauth.http import check_url, fetch
 from sparklog.security.oauth.login import ClientCredentials, KeptToken, TokenFile
-from sparklog.security.oauth.signed import IssuerKeys, KeyRefresher, SignedValidator
 from sparklog.security.oauth.unsecured import (
     LOGIN_PREFIX,
     VALIDATOR_PREFIX,
@@ -197,6 +196,9 @@ def _validator(settings: Settings, clock: Clock) -> tuple[Validator, Callable[[]
                 f" the option {VALIDATOR_PREFIX}PrincipalClaimName of {JAAS}"
             )
         return UnsecuredValidator(options, clock), lambda: None
+
+    from sparklog.security.oauth.signed import IssuerKeys, KeyRefresher, SignedValidator
+
     pause = whole_number(settings, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000) / 1000
     keys = IssuerKeys(_key_reader(url, options), clock, pause)
     refresher = KeyRefresher(

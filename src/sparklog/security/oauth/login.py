@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote_plus, urlencode
 
-import jwt
-
 from sparklog.clock import Clock
 from sparklog.errors import AuthenticationFailed
 from sparklog.security.oauth.http import EndpointFailed
@@ -83,6 +81,8 @@ class ClientCredentials:
 
 def _expiry(token: str) -> int | None:
     """When the token says that it ends; only to know when to ask for another."""
+    import jwt
+
     try:
         expires = jwt.decode(token, options={"verify_signature": False}).get("exp")
     except (jwt.PyJWTError, ValueError):

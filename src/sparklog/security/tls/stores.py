@@ -2,6 +2,9 @@
 
 PEM is read as Kafka reads it: text around the blocks is passed over, and a block's lines may be joined by blanks, as
 they are in a properties file. No message shows what a store holds, nor a password.
+
+``cryptography`` is loaded for private keys and PKCS12 alone: it takes a seventh of the start of a Python process of
+Spark, and most connections do without.
 """
 
 from __future__ import annotations
@@ -11,21 +14,15 @@ import binascii
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
-
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_der_private_key,
-    load_pem_private_key,
-    pkcs12,
-)
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sparklog.errors import ConfigError
 from sparklog.security.tls.settings import TlsSettings
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _JKS_MAGIC: Final = (bytes.fromhex("feedfeed"), bytes.fromhex("cececece"))
@@ -128,6 +125,9 @@ def _certificates(what: str, text: str) -> tuple[bytes, ...]:
 
 
 def _private_key(what: str, text: str, password: str) -> bytes:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
+
     keys = [block for block in _blocks(text) if block[0].endswith("PRIVATE KEY")]
     if len(keys) != 1:
         raise ConfigError(f"{what}: one PEM block 'BEGIN PRIVATE KEY' must be in it, there are {len(keys)}")
@@ -145,24 +145,32 @@ def _private_key(what: str, text: str, password: str) -> bytes:
         raise ConfigError(
             f"{what}: the private key cannot be read: it is damaged or of an unknown kind{hint}"
         ) from error
+    return _key_der(key)
+
+
+def _key_der(key: PrivateKeyTypes) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _open_pkcs12(name: str, path: str, data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
+def _open_pkcs12(name: str, path: str, data: bytes, password: str) -> PKCS12KeyAndCertificates:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
     try:
-        return pkcs12.load_pkcs12(data, password.encode() if password else None)
+        return load_pkcs12(data, password.encode() if password else None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(
             f"{name}.location={path} cannot be read as PKCS12: it is damaged, or {name}.password is wrong"
         ) from error
 
 
-def _identity_of(store: pkcs12.PKCS12KeyAndCertificates, path: str) -> Identity:
+def _identity_of(store: PKCS12KeyAndCertificates, path: str) -> Identity:
     if store.key is None or store.cert is None:
         raise ConfigError(f"ssl.keystore.location={path} has no private key with a certificate in it")
-    key = store.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     chain = _in_order(store.cert.certificate, [each.certificate for each in store.additional_certs])
-    return Identity(key, tuple(map(_der, chain)))
+    return Identity(_key_der(store.key), tuple(map(_der, chain)))
 
 
 def _in_order(first: x509.Certificate, others: list[x509.Certificate]) -> Iterator[x509.Certificate]:
@@ -175,4 +183,6 @@ def _in_order(first: x509.Certificate, others: list[x509.Certificate]) -> Iterat
 
 
 def _der(certificate: x509.Certificate) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
     return certificate.public_bytes(Encoding.DER)
