@@ -6,10 +6,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from sparklog.client import Admin
+from sparklog.config.job_clients import COMPACT, RIGHTS
 from sparklog.errors import SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.arguments import add_cluster, add_output, client_settings
-from sparklog.spark.batch.compact import COMPACT_RIGHTS, CompactOptions, Report, run
+from sparklog.spark.batch.compact import CompactOptions, Report, run
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.batch.unattended import run_rounds
 from sparklog.spark.failures import rights_named
@@ -86,7 +87,7 @@ def _all_cores() -> str | None:
 
 def _check(options: CompactOptions) -> None:
     """See before Spark starts whether there are brokers and topics of these names. Raises SparklogError."""
-    with rights_named(COMPACT_RIGHTS), Admin(options.settings()) as admin:
+    with rights_named(RIGHTS[COMPACT]), Admin(options.settings()) as admin:
         admin.describe_compaction(options.topics or None)
 
 

@@ -414,4 +414,4 @@ def test_a_job_that_may_not_is_told_of_the_right(spark, secured, tmp_path):
     report = compact.run(spark, compact.CompactOptions(servers, ("guarded-compacted",), client=client))
     assert "not cleaned: User:stranger needs ALTER on topic 'guarded-compacted'" in str(report)
     unseen = compact.CompactOptions(servers, ("guarded-compacted",), client=secured.client("nobody"))
-    assert "needs the right DESCRIBE and ALTER on the topic" in refused(lambda: compact.run(spark, unseen))
+    assert "needs the right ALTER on the topic" in refused(lambda: compact.run(spark, unseen))

@@ -7,7 +7,7 @@ They are of programs that move much at once, and a quota of such an id slows the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 COMMAND: Final = "sparklog"
 """Of every other command, and of all clients."""
@@ -18,15 +18,35 @@ BACKUP: Final = "sparklog-backup"
 RESTORE: Final = "sparklog-restore"
 ERASE: Final = "sparklog-erase"
 
-RIGHTS: Final[Mapping[str, str]] = {
-    COMPACT: "ALTER on each topic, and DESCRIBE on the cluster to name topics in a dry run",
-    OFFLOAD: "READ and DESCRIBE_CONFIGS on each topic, and READ on the group if retention waits for it",
-    LOAD: "READ, WRITE and DESCRIBE_CONFIGS on the topic, WRITE on the transactional id and READ on the group"
-    " 'sparklog-load.NAME', and DESCRIBE on the cluster unless it loads via produce",
-    BACKUP: "READ and DESCRIBE_CONFIGS on each topic",
-    RESTORE: "CREATE, WRITE, ALTER and DESCRIBE_CONFIGS on each topic and DESCRIBE on the cluster, and unless with"
-    " --no-groups READ on each topic and group",
-    ERASE: "DELETE on the topic",
+
+class Rights(NamedTuple):
+    """What a job asks of brokers; ``cluster`` and ``more`` are empty where it needs nothing of the kind."""
+
+    topic: str
+    """The operations on each topic that it is told of."""
+    cluster: str = ""
+    """The operation on the cluster, and when it is needed."""
+    more: str = ""
+
+    def __str__(self) -> str:
+        return ", and ".join(filter(None, (f"{self.topic} on each topic", self.more, self.cluster)))
+
+
+RIGHTS: Final[Mapping[str, Rights]] = {
+    COMPACT: Rights("ALTER", "DESCRIBE on the cluster to name topics in a dry run"),
+    OFFLOAD: Rights("READ and DESCRIBE_CONFIGS", more="READ on the group if retention waits for it"),
+    LOAD: Rights(
+        "READ, WRITE and DESCRIBE_CONFIGS",
+        "DESCRIBE on the cluster unless it loads via produce",
+        "WRITE on the transactional id and READ on the group 'sparklog-load.NAME'",
+    ),
+    BACKUP: Rights("READ and DESCRIBE_CONFIGS"),
+    RESTORE: Rights(
+        "CREATE, WRITE, ALTER and DESCRIBE_CONFIGS",
+        "DESCRIBE on the cluster",
+        "unless with --no-groups READ on each topic and group",
+    ),
+    ERASE: Rights("DELETE"),
 }
 """What the user of each job needs (docs/security.md: What Spark needs)."""
 

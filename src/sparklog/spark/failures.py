@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sparklog.config.job_clients import Rights
 from sparklog.errors import (
     ApiError,
     AuthenticationFailed,
@@ -102,12 +103,12 @@ def translated(topic_right: str = "READ") -> Iterator[None]:
 
 
 @contextmanager
-def rights_named(topic_right: str, cluster_right: str = "DESCRIBE on the cluster") -> Iterator[None]:
+def rights_named(needed: Rights) -> Iterator[None]:
     """Add to an ApiError that refuses something which right the user lacks, as ``translated`` does."""
     try:
         yield
     except ApiError as error:
-        missing = _missing_right(error, topic_right, cluster_right)
+        missing = _missing_right(error, needed.topic, needed.cluster or "DESCRIBE on the cluster")
         if not missing:
             raise
         raise ApiError(error.code, f"{error}; {missing}") from error

@@ -52,7 +52,7 @@ from sparklog.compaction.split import (
 from sparklog.compaction.stages import Stage, StageTimes
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
-from sparklog.config.job_clients import COMPACT, of_job
+from sparklog.config.job_clients import COMPACT, RIGHTS, of_job
 from sparklog.errors import ApiError, SparklogError
 from sparklog.spark.batch.decisions import Decision, decide
 from sparklog.spark.batch.renewal import Renewal
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MB = 1 << 20
-COMPACT_RIGHTS = "DESCRIBE and ALTER"
-"""What is needed of each topic; ALTER implies DESCRIBE."""
 _SEED_BYTES = 16
 _TASKS_A_CORE = 4
 """Of one log at least, so that cores have about as much to do."""
@@ -184,7 +182,7 @@ def run(spark: SparkSession, options: CompactOptions) -> Report:
 def run_on(runner: Callable[[str | None], Runner], options: CompactOptions) -> Report:
     """Compact once, with what runs tasks for the cluster of an id; ``parallelism`` is not 0. Raises as ``run``."""
     config = ClientConfig.from_properties(options.settings())
-    with rights_named(COMPACT_RIGHTS), Admin(config) as admin, ClusterMetadata(config) as cluster:
+    with rights_named(RIGHTS[COMPACT]), Admin(config) as admin, ClusterMetadata(config) as cluster:
         found = admin.describe_compaction(options.topics or None)
         due = _due(found, by_name=bool(options.topics))
         left = _left_alone(found, by_name=bool(options.topics))

@@ -38,7 +38,7 @@ from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.client.producer.partitioner import Partitioner, misplaced
 from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
 from sparklog.clock import SystemClock
-from sparklog.config.job_clients import LOAD, of_job
+from sparklog.config.job_clients import LOAD, RIGHTS, of_job
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, LogError, SparklogError
 from sparklog.log.adoption import Offer, offer_path
 from sparklog.log.checkpoints import read_topic_id
@@ -76,7 +76,6 @@ _FENCED = frozenset(
 )
 _GROUP = "sparklog-load."
 """Before the load's name: the group that holds its mark, and the id of its transaction."""
-_TO_ADOPT = "DESCRIBE on the cluster, to see where logs are, unless it is loaded via produce"
 Via = Literal["adopt", "produce"]
 
 
@@ -166,7 +165,7 @@ def run(spark: SparkSession, options: LoadOptions) -> Loaded:
     config = ClientConfig.from_properties(options.settings())
     check_task_token(config, options.task_token_ms)
     login = kept_login(config, options.task_token_ms)
-    with rights_named("READ, WRITE and DESCRIBE_CONFIGS", _TO_ADOPT), Admin(config) as admin, closing(login):
+    with rights_named(RIGHTS[LOAD]), Admin(config) as admin, closing(login):
         try:
             return _Load(spark, options, admin, login).run()
         except (PySparkException, Py4JJavaError) as error:

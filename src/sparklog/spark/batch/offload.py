@@ -17,7 +17,7 @@ from pyarrow import ArrowException
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.clock import Clock, SystemClock
-from sparklog.config.job_clients import OFFLOAD, of_job
+from sparklog.config.job_clients import OFFLOAD, Rights, of_job
 from sparklog.errors import DataSourceError
 from sparklog.spark.batch.offload_groups import OffloadGroups
 from sparklog.spark.batch.workers import run_in_workers
@@ -156,7 +156,7 @@ class Offload:
         was quicker, Changed where that happens again and again, DataSourceError for a place or a topic that does not
         suit and for records that are gone, ApiError for a topic that there is not, ConnectionFailed.
         """
-        with rights_named("READ"):
+        with rights_named(Rights("READ")):
             yield from self._commits()
 
     def _commits(self) -> Iterator[Committed]:

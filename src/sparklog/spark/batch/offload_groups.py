@@ -16,6 +16,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.obstacles import Obstacles
 from sparklog.clock import Clock
 from sparklog.cluster.offload_group import OffloadNote, group_of
+from sparklog.config.job_clients import Rights
 from sparklog.errors import SparklogError
 from sparklog.spark.failures import rights_named
 from sparklog.spark.read.offsets import Offsets
@@ -60,7 +61,7 @@ class OffloadGroups:
             if place is None:
                 return
             self._look_at = now + _LOOK_AGAIN_S
-            with rights_named("DESCRIBE_CONFIGS"), Admin(self._config) as admin:
+            with rights_named(Rights("DESCRIBE_CONFIGS")), Admin(self._config) as admin:
                 self._look(admin, place, topic_ids)
         except SparklogError as error:
             self._obstacles.met("look", f"it is not known which topics wait for their offload: {error}", at_once=True)

@@ -11,6 +11,7 @@ from sparklog.client.admin.admin import Admin, OffsetAndMetadata
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.obstacles import Obstacles
 from sparklog.clock import Clock
+from sparklog.config.job_clients import Rights
 from sparklog.errors import SparklogError
 from sparklog.spark.failures import rights_named
 from sparklog.spark.read.offsets import Offsets
@@ -43,7 +44,7 @@ class GroupProgress:
             if self._admin is None:
                 self._admin = Admin(self._config)
             noted = {tp: OffsetAndMetadata(at, metadata=self._metadata) for tp, at in offsets.items()}
-            with rights_named("READ"):
+            with rights_named(Rights("READ")):
                 self._admin.alter_group_offsets(self._group_id, noted)
         except SparklogError as error:
             self._retry_at = self._clock.monotonic() + PAUSE_S

@@ -72,7 +72,7 @@ def test_an_erasure(allow, as_user, operator, filled, tmp_path):
     erase = ("erase", filled, "--keys", tmp_path / "keys", "--yes", "--report", tmp_path / "report.json")
     for given in ([], [Operation.READ, Operation.WRITE, Operation.ALTER]):
         allow(*topic_rights(filled, *given))
-        refused(as_user(operator, *erase), "DELETE on the topic")
+        refused(as_user(operator, *erase), "DELETE on each topic")
     allow(*topic_rights(filled, Operation.DELETE))
     found = as_user(operator, *erase)
     assert found.status == 0, found.err
