@@ -2,21 +2,30 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient
+from integration import wire
 from kafka import KafkaConsumer
 
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.clock import SystemClock
 from sparklog.local.ports import free_port
+from sparklog.net.connection import BlockingConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import MetadataRequest
 from sparklog.security.certificates import CertificateAuthority
+from sparklog.structs import Endpoint
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.certificates import Certificates
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
+CLOCK = SystemClock()
 
 
 @pytest.fixture(scope="module")
@@ -112,17 +121,42 @@ def test_who_shows_no_certificate_is_not_served(broker, secured):
     assert any("certificate" in str(each).lower() or "handshake" in str(each).lower() for each in errors), errors
 
 
-def test_a_new_certificate_is_taken_over_without_a_dropped_connection(broker, secured, files, certificates):
-    admin = AdminClient(secured)
-    assert admin.list_topics(timeout=60).brokers
-    certificates.stranger.write_pem(files["server"])
-    log = broker.log_path
-    eventually(lambda: "listener SSL has a new certificate" in log.read_text(), timeout=90)
-    assert admin.list_topics(timeout=60).brokers
-    errors = []
-    other = AdminClient({**secured, "error_cb": errors.append})
-    eventually(lambda: other.poll(0.1) or errors)
-    certificates.server.write_pem(files["server"])
+@pytest.fixture
+def strange(broker, files, certificates):
+    """``with strange():`` the broker has a certificate of a stranger meanwhile."""
+
+    def has_taken(certified):
+        before = broker.log_path.read_text().count(taken)
+        certified.write_pem(files["server"])
+        eventually(lambda: broker.log_path.read_text().count(taken) > before, timeout=90)
+
+    @contextmanager
+    def shown():
+        has_taken(certificates.stranger)
+        try:
+            yield
+        finally:
+            has_taken(certificates.server)
+
+    taken = "listener SSL has a new certificate"
+    return shown
+
+
+def test_a_new_certificate_is_taken_over_without_a_dropped_connection(strange, ports, secured, files):
+    """The connection is one of ours: librdkafka closes its own, and opens others, as it likes."""
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.keystore.location": str(files["client"]),
+        "ssl.truststore.location": str(files["authority"]),
+    }
+    security = ClientConfig.from_properties(
+        {**settings, "bootstrap.servers": f"127.0.0.1:{ports['SSL']}"}
+    ).connection_security(CLOCK)
+    with BlockingConnection(Endpoint("127.0.0.1", ports["SSL"]), security=security) as connection, strange():
+        assert wire.ask(connection, ApiKey.METADATA, 12, MetadataRequest(topics=[])).brokers
+        errors = []
+        other = AdminClient({**secured, "error_cb": errors.append})
+        eventually(lambda: other.poll(0.1) or errors)
 
 
 def test_a_broker_that_starts_with_an_expired_certificate_takes_the_renewed_one(tmp_path, zookeeper):
