@@ -236,6 +236,28 @@ def test_what_lacks_before_the_start_of_the_log_cuts_nothing(home, caplog, harm)
     assert log._segments.first.base_offset == start, "so nothing lacks in what is left"
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_segment_that_lacks_in_the_middle_is_told_of(home, caplog, clean, policy):
+    """It lies below the recovery point, so nothing is cut: what is behind it was on the disk."""
+    settings, how = {**SETTINGS, "cleanup.policy": policy}, {"clean": clean, "recovery_point": 2 * COUNT}
+    fill(home, close=True)
+    open_log(home, settings, **how).close()
+    assert "lacks offsets" not in caplog.text
+    _, gone, *_ = log_files(home)
+    start = without_a_segment(home)
+    log = open_log(home, settings, **how)
+    said = f"{home} lacks offsets {int(gone.stem)} to {start - 1}, between one segment and the next (1 place)"
+    (record,) = (each for each in caplog.records if said in each.message)
+    assert record.levelno == (logging.WARNING if policy == "compact" else logging.ERROR)
+    assert log.log_end_offset == 2 * COUNT
+    abandon(log)
+    caplog.clear()
+    how["log_start_offset" if clean else "cleaned_to"] = start
+    abandon(open_log(home, settings, **how))
+    assert "lacks offsets" not in caplog.text, "what was deleted lacks by right, and what was cleaned"
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_ends_before_what_was_on_the_disk_is_told_of(home, caplog, clean):
     """Its last segment was removed, or is an older one."""

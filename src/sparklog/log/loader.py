@@ -102,6 +102,8 @@ class LogLoader:
     """What the directory holds (``placed_names``): it is listed again only where a crash left something to do."""
     _loaded: Loaded = field(init=False)
     _state_is_current: bool = field(default=False, init=False)
+    _gaps: list[tuple[int, int]] = field(default_factory=list, init=False)
+    """Offsets that lack between two segments, by no right that is known: the first of them, and one past the last."""
 
     def load(self) -> Loaded:
         """Open every segment; an empty directory gets its first.
@@ -121,6 +123,7 @@ class LogLoader:
         if not loaded.segments:
             base = loaded.next_offset = self.known.log_start_offset
             loaded.segments.add(LogSegment(self.directory, base, self.config, active=True, create=True))
+        self._say_what_lacks()
         self._say_what_is_gone()
         first = loaded.segments.first.base_offset
         loaded.log_start_offset = min(max(self.known.log_start_offset, first), loaded.next_offset)
@@ -201,6 +204,24 @@ class LogLoader:
         sync_directory(self.directory)
         self._state_is_current = False
 
+    def _say_what_lacks(self) -> None:
+        """A segment begins where the one before it ends, unless a cleaning rewrote that: something went in between."""
+        if not self._gaps:
+            return
+        end, after = self._gaps[0]
+        is_compacted = "compact" in self.config.cleanup_policy
+        _logger.log(
+            logging.WARNING if is_compacted else logging.ERROR,
+            "%s lacks offsets %d to %d, between one segment and the next (%d %s): a segment was removed or lost%s. Put "
+            "its files back while the broker is stopped, or have the replica copied anew",
+            self.directory,
+            end,
+            after - 1,
+            len(self._gaps),
+            "place" if len(self._gaps) == 1 else "places",
+            ", unless a crash cut a compaction short or Kafka copied this log" if is_compacted else "",
+        )
+
     def _say_what_is_gone(self) -> None:
         """No crash shortens a log below its recovery point: files were removed, damaged, or are those of a backup."""
         if self._loaded.next_offset < self.known.recovery_point:
@@ -238,11 +259,12 @@ class LogLoader:
                 continue
             is_last = after is None
             is_due = not self.known.clean and (is_last or (after or 0) > self.known.recovery_point)
-            was_recovered = is_due or not indexed or not _can_be_believed(segment, is_last=is_last)
+            end = None if is_due or not indexed else _believed_end(segment, after)
+            was_recovered = end is None
             was_indexed = False
-            if was_recovered:
+            if end is None:
                 recovered = self._recover(segment, after)
-                loaded.next_offset = cut.offset = recovered.next_offset
+                end = loaded.next_offset = cut.offset = recovered.next_offset
                 is_broken = recovered.damage is not None or (is_due and self._has_lost_its_end(segment, after))
                 if is_broken and self._is_before_the_start(after):
                     self._drop_front(segment)
@@ -250,10 +272,11 @@ class LogLoader:
                 cut.take_rest(segment, recovered)
                 is_cut = is_broken
             else:
-                loaded.next_offset = segment.next_offset() if after is None else after
+                loaded.next_offset = end if after is None else after
                 self._state_is_current = False
                 was_indexed = _was_indexed_anew(segment)
-            if not is_last and not is_cut:
+            if after is not None and not is_cut:
+                self._note_what_lacks(segment, end, after)
                 segment.seal()
                 if (was_recovered or was_indexed) and not is_due:  # it counts as flushed, but its new indexes are not
                     segment.flush_indexes()
@@ -287,15 +310,21 @@ class LogLoader:
         was a compacted one, which was on the disk before it took its place.
         """
         end = self._loaded.next_offset
-        if after is None or end == after or "compact" in self.config.cleanup_policy:
+        if after is None or "compact" in self.config.cleanup_policy or not self._lacks(segment, end, after):
             return False
-        if segment.base_offset < self.known.cleaned_to:
-            return False
-        if after - segment.base_offset > MAX_RELATIVE_OFFSET:
-            return False  # a follower's leader had a hole that no segment could hold
         if not self._is_before_the_start(after):
             _logger.error("%s ends before offset %d; offsets up to %d are lost", segment.log.path, end, after - 1)
         return True
+
+    def _lacks(self, segment: LogSegment, end: int, after: int) -> bool:
+        """Whether something lacks between the ``end`` of a segment and the next one, by no right that is known."""
+        if end == after or segment.base_offset < self.known.cleaned_to:
+            return False
+        return after - segment.base_offset <= MAX_RELATIVE_OFFSET  # else a follower's leader had a hole of that width
+
+    def _note_what_lacks(self, segment: LogSegment, end: int, after: int) -> None:
+        if end < after and self._lacks(segment, end, after) and not self._is_before_the_start(after):
+            self._gaps.append((end, after))
 
     def _recover(self, segment: LogSegment, limit: int | None) -> Recovered:
         """Recover the segment, and with it what is known of the producers up to its end."""
@@ -348,8 +377,8 @@ def _has_indexes(directory: Path, base: int) -> bool:
     return all(segment_path(directory, base, suffix).exists() for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
 
 
-def _can_be_believed(segment: LogSegment, *, is_last: bool) -> bool:
-    """Whether the indexes hold together, and the end of the log, where appends go on, can be read.
+def _believed_end(segment: LogSegment, after: int | None) -> int | None:
+    """One past the last offset; None unless the indexes hold together and the log's end, where appends go on, is read.
 
     A batch that went bad in an older segment since a clean stop is not cut away with all that follows it: it is left,
     said in the log, and a read of it fails.
@@ -358,14 +387,14 @@ def _can_be_believed(segment: LogSegment, *, is_last: bool) -> bool:
         segment.check_indexes()
     except CorruptRecord as error:
         _logger.warning("rebuilding the indexes of %s: %s", segment.log.path, error)
-        return False
+        return None
     try:
-        segment.next_offset()
+        end = segment.next_offset()
         segment.load_latest()
     except CorruptRecord as error:
         _logger.error("%s is damaged: %s", segment.log.path, error)
-        return not is_last
-    return True
+        return after  # None of the last segment
+    return end
 
 
 def _was_indexed_anew(segment: LogSegment) -> bool:
