@@ -179,9 +179,11 @@ def test_metadata_that_cannot_be_is_refused_whole(broker, zk):
     place = kind.UpdateMetadataBroker.UpdateMetadataEndpoint
     info = zk.brokers.live()[0]
 
-    def alive(id_=0, host="127.0.0.1", port=info.endpoint.port):
-        ends = [place(port=port, host=host, listener="PLAINTEXT", security_protocol=0)] if host else []
-        return kind.UpdateMetadataBroker(id=id_, endpoints=ends, rack=None)
+    def end(host="127.0.0.1", port=info.endpoint.port, security_protocol=0, listener="PLAINTEXT"):
+        return place(port=port, host=host, listener=listener, security_protocol=security_protocol)
+
+    def alive(*ends, id_=0):
+        return kind.UpdateMetadataBroker(id=id_, endpoints=ends or [end()], rack=None)
 
     def topic(name, number):
         state = kind.UpdateMetadataTopicState.UpdateMetadataPartitionState(
@@ -192,8 +194,11 @@ def test_metadata_that_cannot_be_is_refused_whole(broker, zk):
 
     odd = [
         ([alive(), alive(id_=-3)], []),
-        ([alive(host="")], []),
-        ([alive(port=0)], []),
+        ([kind.UpdateMetadataBroker(id=0, endpoints=[], rack=None)], []),
+        ([alive(end(host=""))], []),
+        ([alive(end(port=0))], []),
+        ([alive(end(security_protocol=4))], []),
+        ([alive(end(), end(listener="OTHER", port=-1))], []),
         ([alive()], [topic("../x", 0)]),
         ([alive()], [topic("", 0)]),
         ([alive()], [topic("t", -1)]),

@@ -11,6 +11,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import refusal
 from sparklog.broker.handling.forgetting import forget
 from sparklog.broker.metadata_cache import TopicUpdate, describe
+from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
@@ -21,6 +22,7 @@ from sparklog.security.access import Operation
 API = ApiKey.UPDATE_METADATA
 VERSIONS = range(7, 9)
 _MAX_PORT = 65535
+_PROTOCOLS = frozenset(SecurityProtocol)
 
 
 def handle(
@@ -61,7 +63,10 @@ async def _look_again(broker: BrokerContext) -> None:
 def _holds_together(message: UpdateMetadataRequest) -> bool:
     """Whether every broker has an address and every topic a name that can be."""
     brokers = all(
-        each.id >= 0 and each.endpoints and each.endpoints[0].host and 0 < each.endpoints[0].port <= _MAX_PORT
-        for each in message.live_brokers
+        each.id >= 0 and each.endpoints and all(map(_can_be, each.endpoints)) for each in message.live_brokers
     )
     return brokers and all(topic.topic_name and is_topic_name(topic.topic_name) for topic in message.topic_states)
+
+
+def _can_be(listener: UpdateMetadataRequest.UpdateMetadataBroker.UpdateMetadataEndpoint) -> bool:
+    return bool(listener.host and 0 < listener.port <= _MAX_PORT and listener.security_protocol in _PROTOCOLS)
