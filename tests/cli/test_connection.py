@@ -79,6 +79,18 @@ OPERATIONS = (
 """Commands, and what docs/security.md says that they need."""
 
 
+PARTIAL = {
+    "topic list": "topics",
+    "topic describe --under-replicated": "topics",
+    "group list": "groups",
+    "txn list": "transactional ids",
+    "txn find-hanging": "topics",
+    "writes list": "transactional ids",
+    "compact status": "topics",
+}
+"""Lists, and of what there may be more for a user who may not describe the cluster."""
+
+
 @pytest.fixture
 def granted(secured, operator):
     """``granted(rights)``: the operator has these, and no others."""
@@ -136,13 +148,27 @@ def test_an_operator_needs_what_the_page_says(secured, run, granted, tmp_path):
 @pytest.mark.integration
 def test_a_list_that_may_lack_something_says_so(secured, run, granted):
     admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
-    for what in ("topic", "group"):
-        assert run(what, "list", *admin).err == ""
+    for command, what in PARTIAL.items():
+        words = command.split()
+        assert run(*words, *admin).err == ""
         granted("")
-        done = run(what, "list", *operator)
-        assert (done.status, done.err) == (0, f"only {what}s that this user may describe are listed\n")
+        done = run(*words, *operator)
+        assert (done.status, done.err) == (0, f"only {what} that this user may describe are listed\n"), command
         granted("DESCRIBE cluster kafka-cluster")
-        assert "may describe" not in run(what, "list", *operator).err
+        assert "may describe" not in run(*words, *operator).err, command
+
+
+@pytest.mark.integration
+def test_what_is_looked_at_may_be_a_part_and_that_is_said(secured, run, granted):
+    admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
+    granted("")
+    assert "only topics that this user may describe are counted\n" in run("cluster", "describe", *operator).err
+    assert "may describe" not in run("cluster", "describe", *admin).err
+    assert "note: only topics and groups that this user may describe" in run("doctor", *operator).out
+    assert "may describe" not in run("doctor", *admin).out
+    top = run("top", "--once", "--interval", "0.01", *operator)
+    assert "only topics and groups that this user may describe are listed\n" in top.err
+    assert top.out.splitlines()[1].split("\t")[:2] == ["0", "up"]  # it answers, and does not tell this user its bytes
 
 
 @pytest.mark.integration

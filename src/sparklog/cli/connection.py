@@ -181,19 +181,20 @@ def administered(
         yield admin
 
 
-def say_if_partial(admin: Admin, what: str) -> None:
-    """Say on standard error that a list of ``what`` may have only some, where the user may not describe the cluster.
+def say_if_partial(admin: Admin, what: str, done: str = "listed") -> None:
+    """Say on standard error that only some of ``what`` may be ``done``, where the user may not describe the cluster."""
+    if may_be_partial(admin):
+        click.echo(f"only {what} that this user may describe are {done}", err=True)
 
-    More is not known: brokers leave out what may not be described, and say nothing of it.
-    """
+
+def may_be_partial(admin: Admin) -> bool:
+    """Whether the user may not describe the cluster. Brokers leave out what may not be described, and say nothing."""
     from sparklog.security.access import Operation
 
     try:
-        may_describe = Operation.DESCRIBE in admin.cluster_operations()
-    except SparklogError:  # the list is there; this is only a word about it
-        return
-    if not may_describe:
-        click.echo(f"only {what} that this user may describe are listed", err=True)
+        return Operation.DESCRIBE not in admin.cluster_operations()
+    except SparklogError:  # what is shown is there; this is only a word about it
+        return False
 
 
 def check_topics(settings: Mapping[str, str], names: Collection[str], job: str) -> None:

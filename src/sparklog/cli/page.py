@@ -37,9 +37,10 @@ A topic that does not exist is refused at once, with a name that is like it, whe
 so, and knows other topics. Else it is asked for again for some seconds, for it may just have been created, or the
 broker just started.
 
-On a cluster that asks for rights, `topic list` and `group list` say on standard error if the user lacks `DESCRIBE` of
-the cluster: then only the topics and groups that it may describe are listed. Brokers do not tell what they leave out,
-so a user with that right and without one for some topic is told nothing.
+On a cluster that asks for rights, a command that lists or counts all topics, groups or transactions says on standard
+error if the user lacks `DESCRIBE` of the cluster: then there are only those that it may describe. To such a user "no
+partition is under-replicated" says little. Brokers do not tell what they leave out, so a user with that right and
+without one for some topic is told nothing.
 
 **Names.** A name that is no command is answered with the command that was probably meant. Names of Kafka's tools and of
 rpk are known, such as *topics*, *topic ls* and *group seek*. `sparklog completion` completes names in a shell.

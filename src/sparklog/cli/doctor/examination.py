@@ -9,6 +9,7 @@ from functools import cached_property
 from http.client import HTTPException
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from sparklog.cli.connection import may_be_partial
 from sparklog.cli.doctor.certificates import (
     certificate_findings,
     expired_findings,
@@ -66,6 +67,8 @@ _REBALANCE_S = 10.0
 """How long a rebalance may take: members hear of one by the next heartbeat, 3 s unless set otherwise."""
 _DENIED = {ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
+_AS_ANOTHER = "ask as a user with DESCRIBE on the cluster: --command-config FILE"
+
 
 class Limits(NamedTuple):
     """From where on something is worth a finding."""
@@ -94,6 +97,7 @@ class Examination:
     def run(self) -> list[Finding]:
         """All findings, the worst first; what cannot be looked at is among them."""
         parts: dict[str, Callable[[], Iterable[Finding]]] = {
+            "rights": self._rights,
             "brokers": self._brokers,
             "ZooKeeper": self._zookeeper,
             "partitions": self._partitions,
@@ -113,6 +117,11 @@ class Examination:
     def _controllers(self) -> tuple[dict[BrokerId, BrokerId], dict[BrokerId, SparklogError]]:
         """Whom each broker names, and which are silent."""
         return self._admin.controllers(timeout=_ASK_S)
+
+    def _rights(self) -> Iterator[Finding]:
+        if may_be_partial(self._admin):
+            said = "only topics and groups that this user may describe were looked at"
+            yield Finding(Severity.NOTE, said, ("the cluster",), _AS_ANOTHER)
 
     def _brokers(self) -> Iterator[Finding]:
         told, silent = self._controllers
@@ -295,7 +304,7 @@ def _looked_at(part: str, look: Callable[[], Iterable[Finding]]) -> list[Finding
 
 def _unseen(part: str, error: SparklogError) -> Finding:
     is_denied = isinstance(error, ApiError) and error.code in _DENIED
-    advice = "ask as a user with DESCRIBE on the cluster: --command-config FILE" if is_denied else "mend that first"
+    advice = _AS_ANOTHER if is_denied else "mend that first"
     return Finding(Severity.NOTE, f"could not be looked at: {error}", (part,), advice)
 
 

@@ -113,7 +113,7 @@ def _brokers(before: Sample, after: Sample, seconds: float, written: Mapping[Top
 def _state(sample: Sample, broker: BrokerId) -> str:
     if broker not in sample.cluster.brokers:
         return "gone"
-    return "up" if broker in sample.directories else "silent"
+    return "silent" if broker in sample.silent else "up"
 
 
 def _bytes_of(sample: Sample, broker: BrokerId) -> int | None:

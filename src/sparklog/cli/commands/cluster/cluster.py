@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.commands.cluster.reassign import drain, reassign
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.guesses import GuessingGroup
@@ -78,6 +78,7 @@ def describe(as_json: bool, bootstrap: str) -> None:
         min_isr = _known_min_isr(admin, found.topics)
         health = health_of(found, min_isr or {})
         releases, failures = admin.releases()
+        say_if_partial(admin, "topics", "counted")
     rows = [_row(found, broker, share, releases.get(broker)) for broker, share in sorted(health.shares.items())]
     if as_json:
         show_json(_document(found, _totals(health, min_isr), rows))

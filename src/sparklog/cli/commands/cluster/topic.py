@@ -171,6 +171,8 @@ def describe(
     with administered(bootstrap, [name] if name else []) as admin:
         if wanted:
             _show_ailing(_ailing(admin, name, wanted), as_json)
+            if name is None:
+                say_if_partial(admin, "topics")
         elif name is not None:
             _describe(admin, name, all_configs, as_json)
 

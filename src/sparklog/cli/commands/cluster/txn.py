@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
@@ -65,6 +65,7 @@ def list_transactions(
         found = admin.list_transactions(
             states=states, open_longer_ms=-1 if open_for is None else open_for * 1000, pattern=match
         )
+        say_if_partial(admin, "transactional ids")
     if as_json:
         show_json([each._asdict() for each in found])
     else:
@@ -175,6 +176,8 @@ def find_hanging(topics: tuple[str, ...], silent_for: int, as_json: bool, bootst
         found = admin.hanging_transactions(
             _partitions_of(admin, topics), silent_since_ms=SystemClock().now_ms() - silent_for * 1000
         )
+        if not topics:
+            say_if_partial(admin, "topics")
     columns = ["topic", "partition", "start offset", "producer", "epoch"]
     rows = [
         [tp.topic, tp.partition, each.open_since, each.producer_id, each.producer_epoch]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import output_option, show_json, show_table
 from sparklog.errors import SparklogError
 
@@ -34,7 +34,8 @@ _SORTS = ("records", "bytes", "read", "size", "lag", "name")
 def top(interval: float, sort: str, once: bool, internal: bool, as_json: bool, bootstrap: str) -> None:
     """Show brokers, the busiest topics, and groups with their lag, as it goes on.
 
-    A broker that is gone and has replicas is a row too; one that is silent tells no bytes.
+    A broker that is gone and has replicas is a row too. One that is silent tells no bytes, nor does any to a user
+    without DESCRIBE of the cluster.
 
     Records come from offsets, bytes from the sizes of the logs (of all replicas, as they are stored), and what is read
     from what groups commit: a consumer without a group is not seen. Keys: q ends it; r, b, o, s, l, n sort by records
@@ -52,6 +53,7 @@ def top(interval: float, sort: str, once: bool, internal: bool, as_json: bool, b
     with administered(bootstrap) as admin:
         if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             _print(_one(admin, clock, interval, internal), sort, as_json)
+            say_if_partial(admin, "topics and groups")
         else:
             _live(admin, clock, interval, sort, internal)
 
