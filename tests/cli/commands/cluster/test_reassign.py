@@ -83,6 +83,45 @@ def test_a_broker_that_never_was_is_not_drained(run, admin):
     assert "there is no broker 5, only 0, 1, 2" in done.err
 
 
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+def test_a_broker_with_a_replica_that_the_user_may_not_describe_is_not_drained(
+    run, admin, topic, arguments, monkeypatch
+):
+    def as_user(self):
+        info = described(self)
+        return info._replace(topics={name: each for name, each in info.topics.items() if name != topic})
+
+    described, before = Admin.describe_cluster, replicas(admin, topic)
+    monkeypatch.setattr(Admin, "describe_cluster", as_user)
+    monkeypatch.setattr("sparklog.cli.commands.cluster.reassign._LOOKS", 1)
+    broker = before[1][0]
+    done = run("cluster", "drain", str(broker), *arguments)
+    assert (done.status, done.out) == (1, "")
+    assert f"broker {broker} has replicas of what this user may not describe ({topic}-1" in done.err
+    assert replicas(admin, topic) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--list", "--cancel"),
+        ("--cancel", "--follow"),
+        ("--cancel", "--dry-run"),
+        ("--follow", "--dry-run"),
+        ("--list", "--throttle", "5"),
+        ("--cancel", "--topic", "TOPIC", "--brokers", "1"),
+        ("--plan", "PLAN", "--brokers", "1"),
+        ("--plan", "PLAN", "--replication", "2"),
+    ],
+)
+def test_what_does_not_go_together_changes_nothing(run, admin, topic, arguments, tmp_path):
+    (tmp_path / "plan.json").write_text('{"partitions": []}')
+    names = {"TOPIC": topic, "PLAN": str(tmp_path / "plan.json")}
+    done = reassign(run, *(names.get(each, each) for each in arguments), status=2)
+    assert done.out == ""
+    assert arguments[-1 if arguments[-1].startswith("--") else -2] in done.err
+
+
 def test_nothing_is_on_the_move(run, admin):
     assert "nothing is on the move" in reassign(run, "--list").err
     assert "gave up the moves of 0 partitions" in reassign(run, "--cancel").out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,9 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import counted, done_option, is_json, say_done, show_json, show_table
+from sparklog.cli.extents import name_partitions
 from sparklog.cli.names import TOPIC
-from sparklog.errors import ApiError
+from sparklog.errors import ApiError, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
@@ -22,9 +23,19 @@ if TYPE_CHECKING:
     from sparklog.structs import TopicPartition
 
 _LOOK_EVERY_S = 0.5
+_LOOKS = 10
+"""How often to look before what is not described counts as hidden."""
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _MEGABYTE = 1_000_000
+_TOGETHER = {
+    "--plan": ("--dry-run", "--throttle"),
+    "--topic": ("--brokers", "--replication", "--dry-run", "--throttle"),
+    "--list": (),
+    "--cancel": ("--topic",),
+    "--follow": (),
+}
+"""What "reassign" can be asked for, and the options that it takes then."""
 
 throttle_option = click.option(
     "--throttle", type=click.FloatRange(0, min_open=True), metavar="MB/S",
@@ -43,9 +54,21 @@ throttle_option = click.option(
 @click.option("--brokers", metavar="ID,ID,...", help="The brokers for --topic; default: all that live.")
 @click.option("--replication", type=click.IntRange(1), help="Replicas of each partition of --topic; default: as now.")
 @click.option("--dry-run", is_flag=True, help="Print the plan as JSON and move nothing.")
-@click.option("--list", "action", flag_value="list", help="Show what is on the move.")
-@click.option("--cancel", "action", flag_value="cancel", help="Give up what is on the move: all, or that of --topic.")
-@click.option("--follow", "action", flag_value="follow", help="Wait for what is on the move, then end all throttles.")
+@click.option("--list", "actions", flag_value="list", multiple=True, help="Show what is on the move.")
+@click.option(
+    "--cancel",
+    "actions",
+    flag_value="cancel",
+    multiple=True,
+    help="Give up what is on the move: all, or that of --topic.",
+)
+@click.option(
+    "--follow",
+    "actions",
+    flag_value="follow",
+    multiple=True,
+    help="Wait for what is on the move, then end all throttles.",
+)
 @throttle_option
 @done_option
 @bootstrap_option
@@ -55,7 +78,7 @@ def reassign(
     brokers: str | None,
     replication: int | None,
     dry_run: bool,
-    action: str | None,
+    actions: tuple[str, ...],
     throttle: float | None,
     bootstrap: str,
 ) -> None:
@@ -70,14 +93,22 @@ def reassign(
       sparklog cluster reassign --list
       sparklog cluster reassign --cancel
     """
-    if sum((plan_file is not None, bool(topics) and action != "cancel", action is not None)) != 1:
-        raise click.UsageError("say what to do: one of --plan, --topic, --list, --cancel, --follow")
+    given = {
+        "--plan": plan_file is not None,
+        **{each: each.removeprefix("--") in actions for each in ("--list", "--cancel", "--follow")},
+        "--topic": bool(topics),
+        "--brokers": brokers is not None,
+        "--replication": replication is not None,
+        "--dry-run": dry_run,
+        "--throttle": throttle is not None,
+    }
+    asked = _what_is_asked([name for name, is_given in given.items() if is_given])
     with administered(bootstrap) as admin:
-        if action == "list":
+        if asked == "--list":
             _list(admin)
-        elif action == "cancel":
+        elif asked == "--cancel":
             _cancel(admin, topics)
-        elif action == "follow":
+        elif asked == "--follow":
             _follow(admin)
         else:
             info = admin.describe_cluster()
@@ -104,7 +135,49 @@ def drain(broker: int, dry_run: bool, throttle: float | None, bootstrap: str) ->
 
     with administered(bootstrap) as admin:
         info = admin.describe_cluster()
-        _execute(admin, info, drained(info, broker), throttle, dry_run=dry_run)
+        plan = drained(info, broker)
+        _check_seen(admin, broker)
+        _execute(admin, info, plan, throttle, dry_run=dry_run)
+
+
+def _check_seen(admin: Admin, broker: int) -> None:
+    """Raises SparklogError where the broker, if it lives, has replicas of topics that the user may not describe.
+
+    Brokers leave such topics out without a word, so their replicas would stay, and be lost with the broker. What is
+    being deleted is not described any more, and soon gone: so it is looked again.
+    """
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_LOOK_EVERY_S)
+        unseen = _unseen(admin, broker)
+        if not unseen:
+            return
+    raise SparklogError(
+        f"broker {broker} has replicas of what this user may not describe ({name_partitions(unseen)}):"
+        " nothing was moved; ask as a user who may DESCRIBE every topic"
+    )
+
+
+def _unseen(admin: Admin, broker: int) -> list[TopicPartition]:
+    from sparklog.cluster.plan import present
+    from sparklog.structs import BrokerId
+
+    found, _ = admin.reachable_log_dirs()
+    there = {tp for each in found.get(BrokerId(broker), ()) for tp in each.sizes}
+    return sorted(there - present(admin.describe_cluster()).keys())  # asked after: topics may just have been made
+
+
+def _what_is_asked(given: Sequence[str]) -> str:
+    """One of _TOGETHER. Raises UsageError where that is not one, or an option would be passed over in silence."""
+    asked = [each for each in _TOGETHER if each in given]
+    if len(asked) > 1:  # it may go with another
+        asked = [each for each in asked if each != "--topic"]
+    if len(asked) != 1:
+        raise click.UsageError("say what to do: one of --plan, --topic, --list, --cancel, --follow")
+    astray = [each for each in given if each != asked[0] and each not in _TOGETHER[asked[0]]]
+    if astray:
+        raise click.UsageError(f"{', '.join(astray)} cannot be given with {asked[0]}")
+    return asked[0]
 
 
 def _plan(
