@@ -38,7 +38,7 @@ def require_topics(cluster: ClusterMetadata, names: Collection[str]) -> None:
         except SparklogError:  # a broker does not answer: it may know the topic
             return
     if missing and there:
-        raise ApiError(_UNKNOWN, f"there is no topic {missing[0]!r}{_alike(missing[0], there)}")
+        raise ApiError(_UNKNOWN, f"there is no topic {missing[0]!r}{alike(missing[0], there)}")
 
 
 def _missing(cluster: ClusterMetadata, names: Collection[str]) -> list[str]:
@@ -65,6 +65,7 @@ def _ask(cluster: ClusterMetadata, names: Collection[str] | None, endpoint: Endp
     return read_metadata(cluster.request(endpoint, ApiKey.METADATA, build))
 
 
-def _alike(name: str, there: Collection[str]) -> str:
+def alike(name: str, there: Collection[str]) -> str:
+    """A question behind a name that is not ``there``: was this one meant? Nothing where none is like it."""
     near = difflib.get_close_matches(name, there, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

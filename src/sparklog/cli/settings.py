@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from sparklog.cli.existing import alike
+
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import ConfigEntry
 
@@ -52,6 +54,17 @@ def parse_changes(settings: Iterable[str], deleted: Iterable[str]) -> dict[str, 
             raise click.UsageError(f"{name} cannot be set and deleted at once")
         changes[name] = None
     return changes
+
+
+def check_deleted(deleted: Iterable[str], entries: Iterable[ConfigEntry]) -> None:
+    """Raises BadParameter for a name of ``--delete-config`` that is no setting: brokers delete what is not there, and
+    say nothing. ``entries`` are all settings of what is changed.
+    """
+    known = [each.name for each in entries]
+    for name in deleted:
+        if name not in known:
+            text = f"there is no setting {name!r}{alike(name, known)}"
+            raise click.BadParameter(text, param_hint="--delete-config")
 
 
 def told(entry: ConfigEntry) -> dict[str, object]:

@@ -26,6 +26,24 @@ def test_a_topics_settings(here, topic):
     assert settings(here, "--topic", topic, "--all")["segment.ms"][1] == "default"
 
 
+@pytest.mark.parametrize(
+    ("whose", "name", "meant"),
+    [
+        (["topic", "alter", "TOPIC"], "rentention.ms", "retention.ms"),
+        (["config", "alter", "--topic", "TOPIC"], "rentention.ms", "retention.ms"),
+        (["config", "alter", "--broker", "0"], "log.retention.mss", "log.retention.ms"),
+        (["config", "alter", "--all-brokers"], "log.retention.mss", "log.retention.ms"),
+    ],
+)
+def test_a_setting_to_go_back_to_its_default_is_one(here, topic, whose, name, meant):
+    here("topic", "create", topic)
+    words = [topic if each == "TOPIC" else each for each in whose]
+    done = here(*words, "--delete-config", name)
+    assert (done.status, done.out) == (2, "")
+    assert f"there is no setting '{name}'; did you mean '{meant}'?" in done.err
+    assert here(*words, "--delete-config", meant).status == 0  # which was at its default
+
+
 @pytest.mark.parametrize(("whose", "origin"), [(["--broker", "0"], "this broker"), (["--all-brokers"], "all brokers")])
 def test_brokers_settings(here, whose, origin):
     assert here("config", "alter", *whose, "--config", "log.cleaner.min.compaction.lag.ms=7").status == 0

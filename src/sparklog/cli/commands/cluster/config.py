@@ -10,7 +10,7 @@ from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
-from sparklog.cli.settings import DEFAULT, described_changes, origin, parse_changes, told
+from sparklog.cli.settings import DEFAULT, check_deleted, described_changes, origin, parse_changes, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,6 +145,8 @@ def alter(
     if not changes:
         raise click.UsageError("name what to change: --config or --delete-config")
     with administered(bootstrap, whose.topics) as admin:
+        if deleted:
+            check_deleted(deleted, _all_settings(admin, whose))
         if whose.topic is not None:
             admin.alter_topic_configs(whose.topic, changes)
         elif whose.loggers is not None:
@@ -160,6 +162,12 @@ def _settings(admin: Admin, whose: _Whose) -> list[ConfigEntry]:
     if whose.loggers is not None:
         return admin.broker_loggers(_checked(admin, whose.loggers, "--broker-loggers"))
     return admin.broker_configs(_broker(admin, whose))
+
+
+def _all_settings(admin: Admin, whose: _Whose) -> list[ConfigEntry]:
+    """Those at their defaults too, which are not told of all brokers at once."""
+    found = _settings(admin, whose)
+    return found + admin.broker_configs(min(admin.describe_cluster().brokers)) if whose.every_broker else found
 
 
 def _broker(admin: Admin, whose: _Whose) -> BrokerId | None:

@@ -15,7 +15,7 @@ from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.names import TOPIC
-from sparklog.cli.settings import ON_TOPIC, described_changes, parse_changes, parse_settings, told
+from sparklog.cli.settings import ON_TOPIC, check_deleted, described_changes, parse_changes, parse_settings, told
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import uuid_to_text
 
@@ -223,6 +223,8 @@ def alter(
         raise click.UsageError("name what to change: --config, --delete-config or --partitions")
     with administered(bootstrap, [name]) as admin:
         admin.describe_topics([name])
+        if deleted:
+            check_deleted(deleted, admin.topic_configs(name))
         if changes:
             admin.alter_topic_configs(name, changes)
         if partitions is not None:

@@ -128,20 +128,25 @@ def set_(settings: tuple[str, ...], bootstrap: str, **options: str | bool | None
 @done_option
 @bootstrap_option
 def remove(names: tuple[str, ...], bootstrap: str, **options: str | bool | None) -> None:
-    """Take quotas away from a user, a client id, both together, or an address: those named, or all.
+    """Take quotas away from a user, a client id, both together, or an address: those named, or all that are set.
 
     \b
     Examples:
       sparklog quota remove --user alice producer_byte_rate
       sparklog quota remove --client-id-default
     """
-    entity = _named(options).entity
+    whose = _named(options)
+    entity = whose.entity
     for name in names:
         _key(entity, name)
-    removed = names or tuple(keys_of(entity))
     with administered(bootstrap) as admin:
-        admin.alter_client_quotas({entity: dict.fromkeys(removed)})
-    say_done(f"removed from {_words(entity)}: {', '.join(removed)}", entity=_entity(entity), removed=removed)
+        found = admin.describe_client_quotas(user=whose.user, client_id=whose.client_id, ip=whose.ip)
+        there = next((each.quotas for each in found if each.entity == entity), {})
+        removed = [name for name in names or keys_of(entity) if name in there]
+        if removed:
+            admin.alter_client_quotas({entity: dict.fromkeys(removed)})
+    words = f"removed from {_words(entity)}: {', '.join(removed)}" if removed else f"{_words(entity)} has none of these"
+    say_done(words, entity=_entity(entity), removed=removed)
 
 
 def _parsed(entity: Entity | IpEntity, setting: str) -> tuple[str, float]:
