@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from spark.pausing import PATIENCE_S, Pauses, PausingSource
+from spark.waits import wait_for
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.client.cluster.config import ClientConfig
@@ -171,16 +172,11 @@ class Copy:
 
     def wait_until_reached(self, moment, batch):
         """Until it waits there. Raises the query's exception if it has failed."""
-        self._wait_for(lambda: self.pauses.is_reached(moment, batch), f"batch {batch} at the moment {moment!r}")
+        wait_for(self.query, lambda: self.pauses.is_reached(moment, batch), f"batch {batch} at the moment {moment!r}")
 
     def wait_for_batch(self, batch):
         """Until Spark has noted that it is written. Raises the query's exception if it has failed."""
-        self._wait_for((self._directory / "checkpoint" / "commits" / str(batch)).exists, f"batch {batch}")
-
-    def _wait_for(self, condition, what):
-        eventually(lambda: condition() or self.query.exception(), PATIENCE_S, what)
-        if not condition():
-            raise self.query.exception()
+        wait_for(self.query, (self._directory / "checkpoint" / "commits" / str(batch)).exists, f"batch {batch}")
 
     def wait_until_failed(self):
         with pytest.raises(Exception, match="the driver dies here"):
@@ -343,7 +339,7 @@ def test_a_leader_that_dies_in_the_middle_of_a_micro_batch(
     writer = pausing(stream).writeStream.format("memory").queryName(f"read_{way}")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        eventually(lambda: pauses.is_reached("reading", 0), PATIENCE_S, "rows")
+        wait_for(query, lambda: pauses.is_reached("reading", 0), "rows")
         for _ in range(2):
             make_whole()
             trio.kill_broker(admin.describe_topics([large])[large].partitions[0].leader)

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from spark.waits import wait_for
 
 from sparklog.client import Producer
 from sparklog.client.admin.admin import Admin, NewTopic
@@ -124,7 +125,7 @@ def test_a_query_stopped_in_the_middle_of_a_batch_closes_its_connections(
     waiting = stream.mapInArrow(wait, source_schema(False)).writeStream.format("noop")
     query = waiting.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        eventually(reached.exists, 100, "a batch at the gate")
+        wait_for(query, reached.exists, "a batch at the gate")
         assert connections()
     finally:
         query.stop()
@@ -136,7 +137,7 @@ def test_a_stopped_query_closes_its_connections(spark, lonely, connections, tmp_
     stream = frame.options(subscribe="large", startingOffsets="latest").load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     try:
-        eventually(lambda: query.lastProgress, 300, "the first trigger")
+        wait_for(query, lambda: query.lastProgress, "the first trigger")
         assert connections()
     finally:
         query.stop()

@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from spark.waits import wait_for
 
 from sparklog.spark import LagListener, watch
 from sparklog.spark.stream.lag import PartitionLag, QueryLag
@@ -149,7 +150,7 @@ def test_a_query_that_starts_again_and_finds_nothing_new_is_not_behind(spark, se
     listener = watch(spark)
     query = writer.trigger(processingTime="0 seconds").start()
     try:
-        eventually(lambda: listener.lag(query.id) is not None, 60, "the query is known to be idle")
+        wait_for(query, lambda: listener.lag(query.id) is not None, "the query is known to be idle")
         found = listener.lag(query.id)
         assert found == QueryLag(query.id, "idle", 0, {TopicPartition(topic, 0): PartitionLag(0, None, 0)})
     finally:

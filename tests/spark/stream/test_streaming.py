@@ -5,13 +5,13 @@ import json
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StringType
+from spark.waits import wait_for
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.client.cluster.offsets import latest_offsets
 from sparklog.client.producer.producer import Producer
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
-from sparklog.testing.eventually import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
@@ -54,13 +54,6 @@ def _sizes(query):
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
 
-def _progress_of(query):
-    """Raises what has ended the query."""
-    if (error := query.exception()) is not None:
-        raise error
-    return query.lastProgress
-
-
 def test_available_now_and_a_restart_from_the_checkpoint(stream, make_topic, produce, values):
     source, out = make_topic(partitions=3), make_topic(suffix="-out")
     produce(source, *_numbers(*range(50)))
@@ -97,13 +90,13 @@ def test_latest_means_from_now_on(stream, metadata, make_topic, produce, values)
     source, out = make_topic(), make_topic(suffix="-out")
     produce(source, *_numbers(1, 2, 3))
     query = stream(out, trigger={"processingTime": "0 seconds"}, subscribe=source, startingOffsets="latest")
-    eventually(lambda: _progress_of(query), 300, "the first trigger")
+    wait_for(query, lambda: query.lastProgress, "the first trigger")
     produce(source, *_numbers(4, 5))
     end = TopicPartition(out, 0)
-    eventually(lambda: latest_offsets(metadata, [end])[end] == 2, 60, "two records in the sink")
+    wait_for(query, lambda: latest_offsets(metadata, [end])[end] == 2, "two records in the sink")
     assert values(out) == [4, 5]
     produce(source, *_numbers(6))
-    eventually(lambda: latest_offsets(metadata, [end])[end] == 3, 60, "three records in the sink")
+    wait_for(query, lambda: latest_offsets(metadata, [end])[end] == 3, "three records in the sink")
 
 
 def test_progress_shows_where_the_source_is(stream, make_topic, produce):
@@ -152,7 +145,7 @@ def test_two_queries_never_share_a_checkpoint(stream, make_topic, produce, value
     source, out = make_topic(), make_topic(suffix="-out")
     produce(source, *_numbers(1))
     first = stream(out, trigger={"processingTime": "0 seconds"}, subscribe=source)
-    eventually(lambda: _progress_of(first), 300, "the first trigger")
+    wait_for(first, lambda: first.lastProgress, "the first trigger")
     second = stream(out, trigger={"processingTime": "0 seconds"}, subscribe=source)
     produce(source, *_numbers(2))
     second.processAllAvailable()
@@ -190,15 +183,11 @@ def test_a_query_goes_on_when_the_broker_restarts(spark, tmp_path, topic):
         writer = frame.selectExpr("CAST(value AS STRING) AS value").writeStream.format("memory").queryName("restarted")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
-        def has_read(count):
-            assert query.isActive, query.exception()
-            return spark.table("restarted").count() == count
-
         try:
             for number in range(3):
                 with Producer(bootstrap_servers=harness.bootstrap_servers) as producer:
                     producer.send(topic, b"%d" % number)
-                eventually(lambda count=number + 1: has_read(count), 120, "it is read")
+                wait_for(query, lambda count=number + 1: spark.table("restarted").count() == count, "it is read")
                 harness.stop_broker(0)
                 harness.start_broker(0)
             assert query.isActive, query.exception()
