@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 
 import pytest
 from integration.proxy import Proxy
 
 from sparklog.protocol.api_key import ApiKey
+from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -102,6 +104,17 @@ def test_a_line_too_large_is_refused_with_the_setting_to_change(here, topic):
     assert "MESSAGE_TOO_LARGE" in result.err
     assert "raise the topic's max.message.bytes" in result.err
     assert records(here, topic) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_it_leaves_word_of_what_is_written(here, spawn, topic, number):
+    writer = spawn("produce", topic, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    writer.stdin.write(b"one\ntwo\n")
+    writer.stdin.flush()
+    eventually(lambda: here("consume", topic).out == "one\ntwo\n")
+    writer.send_signal(number)
+    assert b"2 lines surely written before that\n" in writer.stderr.read()
+    assert writer.wait() == 130
 
 
 def test_a_line_in_a_pipe_does_not_wait_for_the_next(here, spawn, topic):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,6 +16,7 @@ import click
 
 from sparklog.cli.connection import advised, bootstrap_option, connected
 from sparklog.cli.display import counted, done_option, progress, rate, say_done_aside
+from sparklog.cli.interruption import interruptible
 from sparklog.cli.limits import NO_LIMIT, LineRefused, TopicLimits
 from sparklog.cli.names import TOPIC
 from sparklog.errors import ApiError, ErrorCode, SparklogError
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _TOLD_EVERY_S = 10.0
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that end it as Ctrl-C does, with a word of what is written."""
 
 
 def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -> bytes | None:
@@ -76,7 +80,8 @@ def produce(
     a broker is lost; otherwise some may be written twice then.
 
     A line that TOPIC will never take (too long, or without a key where it is compacted) ends the command, with its
-    number: the lines before it are written, none after it. Whatever ends it, it says how many lines are written.
+    number: the lines before it are written, none after it. Whatever ends it, it says how many lines are written;
+    SIGTERM and SIGHUP end it as Ctrl-C does.
 
     \b
     Examples:
@@ -151,7 +156,12 @@ class _LineWriter:
 
         started = self._cluster.clock.monotonic()
         sending = self._producer()
-        with self._told(sending), sending as producer, progress(f"to {self._topic}", size, "bytes") as advance:
+        with (
+            interruptible(_ENDS),
+            self._told(sending),
+            sending as producer,
+            progress(f"to {self._topic}", size, "bytes") as advance,
+        ):
             for lines in split_lines(read_blocks(descriptor), self._check_unfinished):
                 self._send(producer, lines)
                 text_bytes = pc.sum(pc.binary_length(lines)).as_py()
