@@ -16,7 +16,7 @@ from sparklog.config.properties import load_properties
 from sparklog.config.zookeeper_security import ZooKeeperSecurity
 from sparklog.errors import ConfigError, ConnectionFailed
 from sparklog.local import broker as broker_module
-from sparklog.local.cluster import LocalCluster, SecureCluster
+from sparklog.local.cluster import LocalCluster, SecureCluster, watched
 from sparklog.local.directory import ClusterDirectory
 from sparklog.testing.eventually import eventually, wait_for_death
 from sparklog.zk.acls import AclStore
@@ -163,6 +163,19 @@ def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path):
             cluster.start()
     assert not cluster.zookeeper.alive
     assert names(tmp_path, "*.pid") == []
+
+
+@pytest.mark.parametrize("option", ["--port", "--metrics-port", "--web-port"])
+def test_a_port_in_use_is_found_before_the_directory_is_a_clusters(tmp_path, option):
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        metrics_port, web_port = (port if option == each else -1 for each in ("--metrics-port", "--web-port"))
+        kind = watched(FakeCluster, metrics_port, web_port)
+        cluster = kind(tmp_path, brokers=1, base_port=port if option == "--port" else 0)
+        with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1, wanted by .*, is in use.*{option}$"):
+            cluster.start()
+    assert names(tmp_path, "*") == ["lock"]
+    LocalCluster(tmp_path, zookeepers=3)  # which another kind of cluster's directory would refuse
 
 
 def test_a_broker_that_cannot_start_shows_its_log(tmp_path):

@@ -97,12 +97,15 @@ class BrokerProcess(OneProcess):
 
     def spawn(self) -> None:
         """Start; returns at once."""
-        spec = self.spec
-        require_free(spec.host, spec.port, self.name, "stop what holds it or choose another with --port")
+        self.require_ports()
+        self._child.spawn(self.spec.command())
+
+    def require_ports(self) -> None:
+        """Raise ConfigError for a port in use."""
+        spec, remedy = self.spec, "stop what holds it or choose another with"
+        require_free(spec.host, spec.port, self.name, f"{remedy} --port")
         if spec.metrics_port > 0:
-            why = "stop what holds it or choose another with --metrics-port"
-            require_free("127.0.0.1", spec.metrics_port, f"the metrics of {self.name}", why)
-        self._child.spawn(spec.command())
+            require_free(LOOPBACK, spec.metrics_port, f"the metrics of {self.name}", f"{remedy} --metrics-port")
 
     def wait_until_ready(self) -> None:
         try:

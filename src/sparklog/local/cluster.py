@@ -148,6 +148,7 @@ class LocalCluster(Running):
         """Start everything and return when every broker serves."""
         self.directory.lock()
         try:
+            self._require_ports()
             if self.secured is not None:  # before anything else, by which an open cluster is known
                 self.secured.prepare(self._names(), [self.directory.logs, *(each.data_dir for each in self.zookeepers)])
             self._remember_ports()
@@ -161,6 +162,15 @@ class LocalCluster(Running):
         if self.supervised:
             self._supervisor = Supervisor([*self.zookeepers, *self.brokers], self._on_event, self._note_process)
             self._supervisor.start()
+
+    def _require_ports(self) -> None:
+        """Before anything is made: what is there is of one kind for good, such as open to everybody."""
+        for broker in self.brokers:
+            broker.require_ports()
+        if self.web_port > 0:
+            require_free(
+                LOOPBACK, self.web_port, "the web page", "stop what holds it or choose another with --web-port"
+            )
 
     def _start_zookeepers(self) -> None:
         for zookeeper in self.zookeepers:
