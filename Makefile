@@ -220,6 +220,6 @@ avro: jars
 clean:
 	find build -mindepth 1 -maxdepth 1 ! -name peers -exec rm -rf {} + 2>/dev/null || true
 	rm -rf .venv dist mutants src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -f src/sparklog/record/_impl/_codec.c
+	rm -f src/sparklog/record/_impl/_codec.c flight-delays.png
 	find src -name '*.so' -type f -delete
 	find src tests jobs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
