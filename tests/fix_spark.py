@@ -28,7 +28,7 @@ DELTA = {
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 
-RUN_AGAIN = pytest.mark.flaky(reruns=2, only_rerun=["Python worker (failed )?to connect back"])
+RUN_AGAIN = pytest.mark.flaky(reruns=4, only_rerun=["Python worker (failed )?to connect back"])
 """Spark gives a Python process that it starts 10 s to connect back, and has no setting for that: on a machine that is
 short of processors such a test is run again. No other is, nor asked for: of each that may be, a worker of a run asks
 the first process how often it was, and waits 40 ms for the answer."""
