@@ -74,7 +74,7 @@ class Prometheus:
         assert len(found) <= 1, found
         return next(iter(found.values()), None)
 
-    def alerts(self):
-        """The names of those that are raised, each with the labels of one of them."""
+    def alerts(self, **labels):
+        """The names of those that are raised with such labels, each with all the labels of one of them."""
         raised = [each["labels"] for each in self._get("alerts")["alerts"] if each["state"] == "firing"]
-        return {each["alertname"]: each for each in raised}
+        return {each["alertname"]: each for each in raised if labels.items() <= each.items()}
