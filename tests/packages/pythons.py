@@ -1,5 +1,6 @@
 """The Pythons of this machine, and a copy of the sources that a package is built from."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -43,16 +44,23 @@ def copy_of_the_house(to, house=HOUSE):
 
 
 def make_package(house, python, to, umask=0o022):
-    """``make package`` in ``house``: the wheel and the source package, in the directory ``to``."""
+    """``make package`` in ``house``: the wheel and the source package, in the directory ``to``.
+
+    The tools are set up once for all. Processes that share the tests do it one after another.
+    """
+    packaging = HOUSE / "build" / "packaging"
+    packaging.mkdir(parents=True, exist_ok=True)
     command = [
         "make",
         "--silent",
         "package",
         f"PYTHON={python}",
         f"DIST={to}",
-        f"PACKAGING={HOUSE / 'build' / 'packaging'}",
+        f"PACKAGING={packaging}",
     ]
-    done = subprocess.run(command, cwd=house, umask=umask, capture_output=True, text=True, check=False)
+    with (packaging / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(command, cwd=house, umask=umask, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     (wheel,), (source,) = (list(to.glob(kind)) for kind in ("*.whl", "*.tar.gz"))
     return wheel, source
