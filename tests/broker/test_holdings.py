@@ -46,11 +46,16 @@ class Broker:
         self.turns = Turns(loop)
         self.settings = SimpleNamespace(changes_taken_over=0)
         self.fetchers = SimpleNamespace(look_at=lambda _: None, leave=lambda _: None)
+        self.kept: frozenset[int] = frozenset()
+        self.zk = SimpleNamespace(topics=SimpleNamespace(kept_by=lambda broker_id, topic: self.kept))
         self.on_disk = lambda: None
         self._disk, self._loop = disk, loop
 
     async def topic_config(self, topic):
         return TopicConfig()
+
+    async def run_zk(self, call, *args):
+        return call(*args)
 
     def run_disk(self, call, *args):
         def run():
@@ -85,13 +90,16 @@ class Broker:
         answer = await leader_and_isr.handle(self, ApiRequest(ApiKey.LEADER_AND_ISR, 6, "c", Caller("h"), message))
         return [each.error_code for each in answer.topics[0].partition_errors]
 
-    async def stop(self, count):
+    def doomed(self, count):
         topic = StopReplicaRequest.StopReplicaTopicState
         states = [
             topic.StopReplicaPartitionState(partition_index=number, leader_epoch=3, delete_partition=True)
             for number in range(count)
         ]
-        message = StopReplicaRequest(topic_states=[topic(topic_name="t", partition_states=states)])
+        return topic(topic_name="t", partition_states=states)
+
+    async def stop(self, count):
+        message = StopReplicaRequest(topic_states=[self.doomed(count)])
         answer = await stop_replica.handle(self, ApiRequest(ApiKey.STOP_REPLICA, 3, "c", Caller("h"), message))
         return [each.error_code for each in answer.partition_errors]
 
@@ -170,6 +178,30 @@ def test_what_was_made_for_a_controller_that_is_replaced_meanwhile_is_removed(tm
         assert {log.topic_id for log in broker.logs.logs.values()} == {OTHER_ID}
 
     assert with_broker(tmp_path, scenario) == ["t-0", "t-1"]
+
+
+def test_what_is_this_brokers_in_zookeeper_is_not_deleted(tmp_path):
+    async def scenario(broker):
+        await broker.lead(3)
+        broker.kept = frozenset({0, 2})
+        assert await broker.stop(3) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+        assert sorted(broker.logs.logs) == [TopicPartition("t", 0), TopicPartition("t", 2)]
+
+    assert with_broker(tmp_path, scenario) == ["t-0", "t-2"]
+
+
+def test_nothing_is_deleted_while_zookeeper_does_not_answer(tmp_path):
+    async def scenario(broker):
+        async def run_zk(call, *args):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+
+        await broker.lead(1)
+        broker.run_zk = run_zk
+        message = StopReplicaRequest(topic_states=[broker.doomed(1)])
+        answer = await stop_replica.handle(broker, ApiRequest(ApiKey.STOP_REPLICA, 3, "c", Caller("h"), message))
+        assert (answer.error_code, answer.partition_errors) == (ErrorCode.REQUEST_TIMED_OUT, [])
+
+    assert with_broker(tmp_path, scenario) == ["t-0"]
 
 
 def test_partitions_are_deleted_after_they_were_made_and_made_after_they_were_deleted(tmp_path):

@@ -173,6 +173,20 @@ def test_forged_requests_fence_nobody(broker, zk, api):
     serves(broker.address, "t")
 
 
+def test_a_forged_request_deletes_no_replica_that_the_cluster_counts_on(broker, zk):
+    serves(broker.address, "t")
+    kind = StopReplicaRequest.StopReplicaTopicState
+    for leader_epoch in (0, -1, -2, 2**31 - 1):
+        doomed = kind.StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=True)
+        states = [kind(topic_name="t", partition_states=[doomed])]
+        message = controlled(StopReplicaRequest, zk.brokers.live()[0].epoch, *zk.office.read(), topic_states=states)
+        with wire.connect(broker.address) as connection:
+            (answer,) = told(connection, ApiKey.STOP_REPLICA, message).partition_errors
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            assert wire.produce(connection, TP, wire.batch_of(b"x"))[0] is ErrorCode.NONE
+    assert "not deleted, for this broker has replicas of them in ZooKeeper: t-0" in broker.output()
+
+
 def test_metadata_that_cannot_be_is_refused_whole(broker, zk):
     serves(broker.address, "t")
     kind = UpdateMetadataRequest

@@ -47,6 +47,18 @@ def test_a_request_to_delete_what_was_never_there_is_dropped_and_a_topic_made_si
     assert zk.topics.names() == ["t"]
 
 
+def test_a_broker_keeps_its_replicas_but_of_a_topic_that_goes_and_where_a_move_takes_them_away(zk):
+    controller_of(zk)
+    moving = {"removing": {2: (2,)}, "adding": {2: (3,)}}
+    zk.topics.create(TopicAssignment("u", {0: (1, 2), 1: (1, 3), 2: (1, 2, 3)}, UUID(int=5), **moving), {})
+    assert [zk.topics.kept_by(broker_id, "u") for broker_id in range(1, 5)] == [{0, 1, 2}, {0}, {1, 2}, set()]
+    zk.topics.request_deletion("u", UUID(int=6))
+    assert zk.topics.kept_by(2, "u") == {0}, "another topic of that name is meant"
+    zk.topics.request_deletion("u")
+    assert zk.topics.kept_by(2, "u") == set()
+    assert zk.topics.kept_by(2, "never") == set()
+
+
 def test_a_request_to_delete_by_id_is_of_that_topic_alone(zk):
     version = controller_of(zk)
     assert zk.topics.create(TopicAssignment("u", {0: (1,)}, UUID(int=5)), {})
