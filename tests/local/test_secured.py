@@ -79,6 +79,26 @@ def test_the_key_of_the_authority_may_be_kept_elsewhere(secured):
     assert _files(secured) == {name: data for name, data in before.items() if name != "ca.key"}
 
 
+@pytest.mark.parametrize(
+    ("lost", "hosts", "days", "why"),
+    [
+        ("", ["10.0.0.7", "10.0.0.8"], 0, "has not the names 10.0.0.7, 10.0.0.8"),
+        ("", HOSTS, 368, "ends on 2024-"),
+        ("broker.pem", HOSTS, 0, "is not there"),
+    ],
+)
+def test_what_the_key_of_the_authority_is_needed_for_is_said(secured, clock, lost, hosts, days, why):
+    (secured.root / "ca.key").unlink()
+    if lost:
+        (secured.root / lost).unlink()
+    clock.advance(timedelta(days=days).total_seconds())
+    with pytest.raises(ConfigError) as caught:
+        secured.prepare(hosts)
+    said = str(caught.value)
+    assert f"{secured.root / 'broker.pem'} {why}" in said
+    assert said.endswith(f"put the authority's key back for this start, as {secured.root / 'ca.key'}")
+
+
 def test_clients_are_told_where_the_cluster_is_now_and_keep_their_passwords(secured):
     before = load_properties(secured.client_settings("spark"))
     start(secured, [], "127.0.0.1:19092")

@@ -18,8 +18,8 @@ from __future__ import annotations
 import re
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from sparklog.local.zookeeper import ZooKeeperTls
 from sparklog.security.access import Operation, ResourceType
 from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import WILDCARD, PatternType, ResourcePattern
-from sparklog.security.certificates import CertificateAuthority, Credential, describe, utc_now
+from sparklog.security.certificates import CertificateAuthority, Credential, Description, describe, utc_now
 from sparklog.security.principal import USER, Principal
 from sparklog.security.sasl.scram_credential import ScramCredential, ScramMechanism
 from sparklog.zk.acls import AclStore
@@ -138,18 +138,25 @@ class SecureDirectory:
     def _certify(self, hosts: Iterable[str]) -> None:
         wanted = {*_LOCAL_NAMES, socket.gethostname(), *hosts}
         now = utc_now(self._clock.now_ms())
+        why = "is not there"
         if self._key_store.exists():
             found = describe(read_private(self._key_store))[0]
-            is_good = wanted <= set(found.names) and found.not_after - now > _RENEWED_BEFORE
-            if is_good and self._authority.exists():
+            why = _why_renewed(found, wanted, now)
+            if not why and self._authority.exists():
                 return
             wanted |= set(found.names)
-        made = self._certificate_authority().issue_broker(BROKER, sorted(wanted), now)
+        made = self._certificate_authority(why).issue_broker(BROKER, sorted(wanted), now)
         write_file(self._key_store, made.key_store, force=True)
 
-    def _certificate_authority(self) -> CertificateAuthority:
+    def _certificate_authority(self, why: str) -> CertificateAuthority:
+        """``why``: what the brokers' file needs it for. Raises ConfigError where its key is kept elsewhere."""
         key = self.root / "ca.key"
         if self._authority.exists():
+            if not key.exists():
+                raise ConfigError(
+                    f"{self._key_store} {why}: it has to be made anew; put the authority's key back for this start, as"
+                    f" {key}"
+                )
             return CertificateAuthority(Credential(read_private(key), self._authority.read_bytes()))
         name = f"sparklog {socket.gethostname()[:40]}"
         made = CertificateAuthority.make(name, utc_now(self._clock.now_ms()))
@@ -213,6 +220,14 @@ class SecureDirectory:
         if found is None:
             raise ConfigError(f"{path} has no password of {user}; delete it, and {user} is given a new one")
         return found["password"]
+
+
+def _why_renewed(found: Description, wanted: Collection[str], now: datetime) -> str:
+    """What the brokers' certificate lacks; nothing where it will do."""
+    lacks = sorted({*wanted} - {*found.names})
+    if lacks:
+        return f"has not the name{'s' if len(lacks) > 1 else ''} {', '.join(lacks)}"
+    return "" if found.not_after - now > _RENEWED_BEFORE else f"ends on {found.not_after:%Y-%m-%d}"
 
 
 def _enter(zk: ZkClient, user: str, password: str) -> None:
