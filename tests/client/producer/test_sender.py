@@ -48,6 +48,7 @@ class Scene(ScriptedCluster):
         self.epoch = 0
         self.ongoing = (-1, -1)
         self.throttle_ms = 0
+        self.refusal = _E.NONE  # of a producer id
         self.on[ApiKey.PRODUCE] = self._produce
         self.on[ApiKey.INIT_PRODUCER_ID] = self._init
         self.on[ApiKey.ADD_PARTITIONS_TO_TXN] = self._add
@@ -81,7 +82,7 @@ class Scene(ScriptedCluster):
         self.epoch += 1
         return InitProducerIdResponse(
             throttle_time_ms=0,
-            error_code=0,
+            error_code=self.refusal.value,
             producer_id=7,
             producer_epoch=self.epoch,
             ongoing_txn_producer_id=self.ongoing[0] if asked.message.keep_prepared_txn else -1,
@@ -120,6 +121,17 @@ def test_what_passes_by_itself_is_sent_again_as_it_was(trouble):
             assert (await future).offset == 0
             assert len(set(scene.stamps)) == 1
             assert scene.log == {_ONE: [b"x"]}
+
+    _run(test)
+
+
+def test_a_user_that_may_not_number_records_is_told_what_it_takes():
+    async def test():
+        async with Scene() as scene, scene.producer() as producer:
+            scene.refusal = _E.CLUSTER_AUTHORIZATION_FAILED
+            with pytest.raises(ApiError, match=r"no producer id is given: .* takes WRITE on a topic") as caught:
+                await (await producer.send("t", b"x"))
+            assert caught.value.code is scene.refusal
 
     _run(test)
 

@@ -39,6 +39,9 @@ from sparklog.structs import BrokerId, Chunk, TopicPartition
 _log = logging.getLogger(__name__)
 ADDING_PARTITIONS = "transaction"
 """The name of that errand."""
+_RIGHTS = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: " (it takes WRITE on a topic, or IDEMPOTENT_WRITE on the cluster)",
+}
 _METADATA, _PRODUCER_ID = "metadata", "producer id"
 _NO_ANSWER = ProduceResult(ErrorCode.NETWORK_EXCEPTION, message="the broker did not say what became of it")
 
@@ -426,7 +429,7 @@ class Sender:
         except ApiError as error:
             if error.code.retriable:
                 raise
-            self.fatal = error
+            self.fatal = ApiError(error.code, f"no producer id is given: {error}{_RIGHTS.get(error.code, '')}")
         else:
             self._producer = ProducerId(answer.producer_id, answer.producer_epoch)
 
