@@ -146,6 +146,18 @@ def test_an_operator_needs_what_the_page_says(secured, run, granted, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize(("command", "right"), [("consume", "READ"), ("produce", "WRITE")])
+@pytest.mark.parametrize("rights", ["", "DESCRIBE topic written"])
+def test_who_may_not_read_or_write_is_told_the_right(secured, run, granted, command, right, rights):
+    admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
+    run("produce", "written", *admin, stdin=b"hello\n")
+    granted(rights)
+    done = run(command, "written", *operator, stdin=b"hello\n")
+    assert (done.status, done.out) == (1, "")
+    assert f"the user needs {right} on the topic: see docs/security.md" in done.err
+
+
+@pytest.mark.integration
 def test_a_list_that_may_lack_something_says_so(secured, run, granted):
     admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
     for command, what in PARTIAL.items():

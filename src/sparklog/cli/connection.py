@@ -47,6 +47,7 @@ _REFUSALS = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+_RIGHTS_PAGE = 'see docs/security.md, "What each request needs", and "sparklog acl list"'
 _ADVICE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 'see "sparklog topic list" for what there is',
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot write to its log directory: free space there; its log says where",
@@ -57,21 +58,24 @@ _ADVICE = {
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "tokens are for those that came by SASL with a password, or by TLS"
     " with a certificate: --command-config FILE says how to",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "set delegation.token.secret.key on every broker",
-    **dict.fromkeys(
-        _REFUSALS,
-        'the user lacks a right: see docs/security.md, "What each request needs", and "sparklog acl list"',
-    ),
+    **dict.fromkeys(_REFUSALS, f"the user lacks a right: {_RIGHTS_PAGE}"),
     ErrorCode.TOPIC_ALREADY_EXISTS: 'delete it first ("sparklog topic delete"), or choose another name',
 }
 
 
-def advised(error: SparklogError, job: str = COMMAND) -> str:
-    """What went wrong, and what the user of ``job`` can do about it."""
-    code = error.code if isinstance(error, ApiError) else ErrorCode.NONE
-    advice = _ADVICE.get(code)
-    if code in _REFUSALS and job in RIGHTS:
+def advised(error: SparklogError, job: str = COMMAND, right: str = "") -> str:
+    """What went wrong, and what the user of ``job`` can do about it; ``right`` is what it needs, where that is one."""
+    advice = _ADVICE.get(error.code) if isinstance(error, ApiError) else None
+    if is_refusal(error) and job in RIGHTS:
         advice = f"its user needs {RIGHTS[job]} (docs/security.md: What Spark needs)"
+    elif is_refusal(error) and right:
+        advice = f"the user needs {right}: {_RIGHTS_PAGE}"
     return f"{error}; {advice}" if advice else str(error)
+
+
+def is_refusal(error: SparklogError) -> bool:
+    """Whether the user lacks a right."""
+    return isinstance(error, ApiError) and error.code in _REFUSALS
 
 
 def bootstrap_option(command: F) -> F:
@@ -141,9 +145,10 @@ def client_config(bootstrap: str, *, job: str = COMMAND, **properties: str) -> C
 
 @contextmanager
 def connected(
-    bootstrap: str, topics: Collection[str] = (), *, job: str = COMMAND, **properties: str
+    bootstrap: str, topics: Collection[str] = (), *, job: str = COMMAND, right: str = "", **properties: str
 ) -> Iterator[ClusterMetadata]:
-    """A cluster to talk to, as the running command's ``--command-config`` has it. ``job`` is the client id otherwise.
+    """A cluster to talk to, as the running command's ``--command-config`` has it. ``job`` is the client id otherwise,
+    ``right`` what the command needs, which a refused user is told.
 
     ``topics`` are those that must exist: one that is missing for certain is refused at once.
 
@@ -169,7 +174,7 @@ def connected(
             is_chosen = not named.isdisjoint({"security.protocol", "security_protocol"})
             raise ConnectionFailed(f"{error}; {_AWAY}{'' if is_chosen else _OPEN}") from error
         except ApiError as error:
-            raise ApiError(error.code, advised(error, job)) from error
+            raise ApiError(error.code, advised(error, job, right)) from error
 
 
 @contextmanager
