@@ -1,14 +1,17 @@
 """What a broker may say of its last stop: only what all its directories bear out."""
 
 import json
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from log.samples import TP, batch_of
 
 from sparklog.config.topic import TopicConfig
 from sparklog.log.directories.clean_stop import CleanStop, unbroken_since, write_marker
 from sparklog.log.directories.manager import LogManager
+from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
 MARKER, LOCK = ".kafka_cleanshutdown", ".lock"
@@ -32,8 +35,8 @@ def homes(tmp_path):
 def opened(later, homes, since=None):
     manager = LogManager(homes, TopicConfig(), ManualClock(), later)
     manager.own("cluster", 1)
-    manager.load({})
     manager.unbroken_since = since
+    manager.load({})
     return manager
 
 
@@ -119,6 +122,37 @@ def test_a_stop_with_a_directory_out_of_service_says_nothing(later, homes):
     assert (homes[1] / MARKER).exists()
     assert unbroken_since(homes) is None
     assert unbroken_since(homes[1:]) is None
+
+
+def without_its_directory(home):
+    shutil.rmtree(home)
+
+
+def without_its_end(home):
+    (log,) = home.glob("*.log")
+    os.truncate(log, log.stat().st_size - 1)
+
+
+@pytest.mark.parametrize("harm", [without_its_directory, without_its_end])
+def test_a_broker_that_lacks_what_it_had_at_its_stop_says_nothing(later, homes, caplog, harm):
+    """It would lead if no other is there yet, and have the others drop what it lacks."""
+    manager = opened(later, homes, since=7)
+    for tp in (TP, TopicPartition("empty", 0)):
+        manager.get_or_create(tp, None, None)
+    manager.logs[TP].append_as_leader(batch_of(1, 2), 0)
+    path = manager.logs[TP].directory
+    manager.close()
+    manager = opened(later, homes, since=unbroken_since(homes))
+    assert (manager.unbroken_since, caplog.messages) == (7, [])
+    empty = manager.logs[TopicPartition("empty", 0)].directory
+    manager.close()
+    shutil.rmtree(empty)
+    harm(path)
+    manager = opened(later, homes, since=unbroken_since(homes))
+    assert manager.unbroken_since is None
+    (said,) = (line for line in caplog.messages if "have lost what they held" in line)
+    assert said.startswith(f"1 partition(s) of {path.parent} have lost what they held at the last stop: {TP}")
+    manager.close()
 
 
 def test_a_copy_of_a_directory_says_nothing(later, homes):

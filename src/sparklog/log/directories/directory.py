@@ -142,6 +142,11 @@ class LogDir:
         self._named = frozenset({*self._recovery_points, *self._starts, *self._high_watermarks})
         self.cleaner_points.load()
 
+    @property
+    def recovery_points(self) -> Mapping[TopicPartition, int]:
+        """Those that ``look`` found; after a clean stop they are where the logs ended."""
+        return self._recovery_points
+
     def _read(self, name: str, consequence: str) -> dict[TopicPartition, int] | None:
         try:
             return read_offsets(self.path / name)

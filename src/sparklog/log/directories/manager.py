@@ -47,6 +47,7 @@ from sparklog.errors import (
 )
 from sparklog.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_topic_id
 from sparklog.log.directories.behind import Behind
+from sparklog.log.cut import name_some
 from sparklog.log.directories.clean_stop import CleanStop
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.homes import WhyStray, home_of, in_doubt, look_into, strays_of
@@ -196,7 +197,29 @@ class LogManager:
             found = self._find_homes(pool, why_stray)
             self.dirs.in_each(pool, lambda log_dir: self._load_dir(log_dir, found[log_dir], configs), self.fail)
         self._held.update(log.directory.parent for log in self.logs.values())
+        self._see_what_is_lost()
         self._say_loaded(self._clock.monotonic() - started)
+
+    def _see_what_is_lost(self) -> None:
+        """A broker that was stopped in order, and lacks what it had then, has lost something all the same."""
+        if self.unbroken_since is None:
+            return
+        for log_dir in self.dirs.in_service:
+            lost = [tp for tp, point in log_dir.recovery_points.items() if self._has_lost(tp, point)]
+            if lost:
+                self.unbroken_since = None
+                _logger.error(
+                    "%d partition(s) of %s have lost what they held at the last stop: %s. This broker leads nothing that "
+                    "another one has whole until it has copied it",
+                    len(lost),
+                    log_dir.path,
+                    name_some([str(tp) for tp in sorted(lost)]),
+                )
+
+    def _has_lost(self, tp: TopicPartition, end: int) -> bool:
+        if tp in self.unusable:
+            return False  # it is not served, and says so
+        return end > (self.logs[tp].log_end_offset if tp in self.logs else 0)
 
     def _say_loaded(self, seconds: float) -> None:
         scanned = sum(log.scanned_bytes for log in self.logs.values())
