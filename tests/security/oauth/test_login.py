@@ -37,7 +37,7 @@ def asking(answer, **more):
 
 def test_the_issuer_is_asked_by_id_and_secret():
     ask, sent = asking(json.dumps({"access_token": " t ", "expires_in": 60}).encode())
-    assert ask() == Grant("t", 1_060_000)
+    assert ask() == Grant("t", 60_000)
     body, headers = sent[0]
     assert body == b"grant_type=client_credentials"
     assert b64decode(headers["Authorization"].removeprefix("Basic ")) == b"a b:s%c:t"
@@ -59,7 +59,7 @@ def test_a_scope_is_asked_for():
 
 def test_a_token_may_say_itself_when_it_ends():
     token = jwt.encode({"exp": 2000}, "k" * 32, "HS256")
-    assert asking(json.dumps({"access_token": token}).encode())[0]() == Grant(token, 2_000_000)
+    assert asking(json.dumps({"access_token": token}).encode())[0]() == Grant(token, 1_000_000)
     assert asking(b'{"access_token":"opaque","expires_in":0}')[0]() == Grant("opaque", None)
 
 
@@ -78,7 +78,7 @@ class Issuer:
         self.times += 1
         if self.failures:
             raise self.failures.pop(0)
-        return Grant(f"token-{self.times}", None if self.life_ms is None else self.clock.now_ms() + self.life_ms)
+        return Grant(f"token-{self.times}", self.life_ms)
 
 
 def test_a_token_is_kept_for_most_of_its_life():
@@ -88,6 +88,33 @@ def test_a_token_is_kept_for_most_of_its_life():
     clock.advance(79.9)
     assert kept() == "token-1"
     clock.advance(0.2)
+    assert kept() == "token-2"
+
+
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_a_clock_that_is_set_keeps_no_token_beyond_its_life(step_s):
+    clock = ManualClock()
+    issuer = Issuer(clock)
+    kept = KeptToken(issuer, clock)
+    assert kept() == "token-1"
+    clock.set_wall(clock.now_ms() + step_s * 1000)
+    clock.advance(80.1)
+    assert kept() == "token-2"
+    clock.advance(79.8)
+    assert kept() == "token-2"
+    issuer.failures = [EndpointFailed("HTTP status 401", is_transient=False) for _ in range(9)]
+    clock.set_wall(clock.now_ms() - 3_600_000)
+    clock.advance(21)
+    with pytest.raises(EndpointFailed):
+        kept()
+
+
+def test_a_machine_that_has_slept_keeps_no_token_beyond_its_life():
+    """The monotonic clock has slept too."""
+    clock = ManualClock()
+    kept = KeptToken(Issuer(clock), clock)
+    assert kept() == "token-1"
+    clock.set_wall(clock.now_ms() + 80_100)
     assert kept() == "token-2"
 
 

@@ -23,7 +23,8 @@ class Grant(NamedTuple):
     """A token that the issuer gave."""
 
     token: str
-    expires_ms: int | None
+    lasts_ms: int | None
+    """From now on; None if nobody says."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,9 @@ class ClientCredentials:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise AuthenticationFailed("the issuer's answer has no access_token") from None
         if isinstance(life, int) and life > 0:
-            return Grant(token, self.clock.now_ms() + life * 1000)
-        return Grant(token, _expiry(token))
+            return Grant(token, life * 1000)
+        expires_ms = _expiry(token)
+        return Grant(token, None if expires_ms is None else expires_ms - self.clock.now_ms())
 
 
 def _expiry(token: str) -> int | None:
@@ -93,7 +95,8 @@ def _expiry(token: str) -> int | None:
 class KeptToken:
     """Keeps a token for most of its life, and asks for another then. May be called by several threads.
 
-    Where the issuer fails, it is asked again for ``patience_s``; then the old token is given for as long as it is
+    Its life is over when one of two clocks says so: the wall clock may be set back, and the monotonic one stands still
+    while the machine sleeps. Where the issuer fails, it is asked again for ``patience_s``; then the old token is given for as long as it is
     valid. Raises AuthenticationFailed where there is none.
     """
 
@@ -102,25 +105,34 @@ class KeptToken:
         self._patience_s, self._pause_s = patience_s, pause_s
         self._lock = threading.Lock()
         self._grant: Grant | None = None
-        self._replace_at_ms = 0
+        self._granted = (0.0, 0.0)
+        """When, by both clocks."""
 
     def __call__(self) -> str:
         with self._lock:
-            now_ms = self._clock.now_ms()
-            if self._grant is None or now_ms >= self._replace_at_ms:
-                self._renew(now_ms)
+            if self._grant is None or self._has_lived(_REFRESH_AT):
+                self._renew()
             assert self._grant is not None
             return self._grant.token
 
-    def _renew(self, now_ms: int) -> None:
+    def _renew(self) -> None:
         try:
             self._grant = self._asked()
         except AuthenticationFailed:
-            if self._grant is None or (self._grant.expires_ms or 0) <= now_ms:
+            if self._grant is None or self._has_lived(1):
                 raise
             return
-        expires_ms = self._grant.expires_ms
-        self._replace_at_ms = now_ms if expires_ms is None else now_ms + round((expires_ms - now_ms) * _REFRESH_AT)
+        self._granted = self._now()
+
+    def _has_lived(self, part: float) -> bool:
+        """Whether this part of its life is over; of one whose life nobody knows, it is at once."""
+        assert self._grant is not None
+        lasts_ms = (self._grant.lasts_ms or 0) * part
+        return any(now - then >= lasts_ms for now, then in zip(self._now(), self._granted, strict=True))
+
+    def _now(self) -> tuple[float, float]:
+        """In milliseconds."""
+        return self._clock.now_ms(), self._clock.monotonic() * 1000
 
     def _asked(self) -> Grant:
         give_up_at, pause = self._clock.monotonic() + self._patience_s, self._pause_s
