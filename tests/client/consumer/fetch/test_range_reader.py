@@ -72,7 +72,9 @@ class _Leader:
     def receive(self):
         self.clock.advance(1)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return ApiKey.FETCH, fetch.MAX_VERSION, memoryview(b"".join(map(bytes, fetch.encode_response([answer], 17))))
+        partitions, throttle_ms = ([], answer) if isinstance(answer, int) else ([answer], 0)
+        body = fetch.encode_response(partitions, fetch.MAX_VERSION, throttle_ms=throttle_ms)
+        return ApiKey.FETCH, fetch.MAX_VERSION, memoryview(b"".join(map(bytes, body)))
 
     def close(self):
         pass
@@ -113,6 +115,18 @@ def test_a_high_watermark_that_does_not_come_back_is_told_of():
     with pytest.raises(ApiError, match=r"gave nothing at offset 5 \(of 0 to 100\) for 5000 ms") as caught:
         leader.read(0, 100)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_quota_makes_a_range_slow_and_does_not_end_it():
+    leader = _Leader(_fetched(_batch(0, 5)), *[1_000] * 20, _fetched(_batch(5, 5)))
+    assert leader.read(0, 10) == [0, 5]
+    assert leader.clock.monotonic() > leader.config.api_timeout_ms / 1000
+    assert leader.invalidated == []
+
+
+def test_answers_without_the_partition_that_ask_for_no_wait_end_it():
+    with pytest.raises(ApiError, match="THROTTLING_QUOTA_EXCEEDED"):
+        _Leader(_fetched(_batch(0, 5)), 0).read(0, 10)
 
 
 def test_records_that_are_no_whole_batch_are_refused():

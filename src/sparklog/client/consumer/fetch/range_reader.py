@@ -13,6 +13,7 @@ from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.fetch.position import FetchPosition, Refusal, refusal_of
 from sparklog.fetch.read_replica import ReadReplicas
 from sparklog.net.connection import BlockingConnection
+from sparklog.net.throttle import throttle_seconds
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -90,6 +91,8 @@ class _RangeReader:
         self._version = 0
         self._leader_epoch = NO_EPOCH
         self._in_flight = False
+        self._is_throttled = False
+        """The last answer had nothing but a wait, for a quota."""
         self._replicas = ReadReplicas(self._config.client_rack, self._config.metadata_max_age_ms / 1000)
 
     def batches(self) -> Iterator[RecordBatch]:
@@ -108,7 +111,9 @@ class _RangeReader:
                     self._cluster.invalidate(self._tp.topic)
                 continue
             if batches is None:
-                if backoff.expired:
+                if self._is_throttled:  # the leader is there, and goes on when the wait is over: not a failure
+                    backoff.reset()
+                elif backoff.expired:
                     raise self._stalled()
                 continue
             backoff.reset()
@@ -203,13 +208,17 @@ class _RangeReader:
         return min(enough, self._config.max_partition_fetch_bytes)
 
     def _answer(self) -> FetchedPartition | None:
-        """What the partition gave; None where another broker is to be asked."""
+        """What the partition gave; None where another broker is to be asked, or the same one again."""
         assert self._connection is not None
-        _, version, body = self._connection.receive()
+        api, version, body = self._connection.receive()
         self._in_flight = False
         error, partitions = fetch.decode_response(body, version)
         if error is ErrorCode.NONE and not partitions:
+            self._is_throttled = throttle_seconds(api, version, body) > 0  # the connection waits before it sends again
+            if self._is_throttled:
+                return None
             error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        self._is_throttled = False
         code = error if error is not ErrorCode.NONE else partitions[0].error
         refusal = refusal_of(code)
         if refusal is Refusal.OUT_OF_RANGE and self._replicas.back_to_leader(self._tp):
