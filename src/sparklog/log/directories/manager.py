@@ -46,8 +46,8 @@ from sparklog.errors import (
     LogError,
 )
 from sparklog.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_topic_id
-from sparklog.log.directories.behind import Behind
 from sparklog.log.cut import name_some
+from sparklog.log.directories.behind import Behind
 from sparklog.log.directories.clean_stop import CleanStop
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.homes import WhyStray, home_of, in_doubt, look_into, strays_of
@@ -209,8 +209,8 @@ class LogManager:
             if lost:
                 self.unbroken_since = None
                 _logger.error(
-                    "%d partition(s) of %s have lost what they held at the last stop: %s. This broker leads nothing that "
-                    "another one has whole until it has copied it",
+                    "%d partition(s) of %s have lost what they held at the last stop: %s. This broker leads nothing "
+                    "that another one has whole until it has copied it",
                     len(lost),
                     log_dir.path,
                     name_some([str(tp) for tp in sorted(lost)]),

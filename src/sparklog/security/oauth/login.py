@@ -96,8 +96,8 @@ class KeptToken:
     """Keeps a token for most of its life, and asks for another then. May be called by several threads.
 
     Its life is over when one of two clocks says so: the wall clock may be set back, and the monotonic one stands still
-    while the machine sleeps. Where the issuer fails, it is asked again for ``patience_s``; then the old token is given for as long as it is
-    valid. Raises AuthenticationFailed where there is none.
+    while the machine sleeps. Where the issuer fails, it is asked again for ``patience_s``; then the old token is given
+    for as long as it is valid. Raises AuthenticationFailed where there is none.
     """
 
     def __init__(self, ask: Callable[[], Grant], clock: Clock, patience_s: float = 10.0, pause_s: float = 0.1) -> None:
