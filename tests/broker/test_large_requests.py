@@ -55,13 +55,17 @@ class Broker:
         self.turns = SimpleNamespace(paced=self.paced)
         self.quotas = ClientQuotas(BrokerConfig(), ManualClock())
         self.metadata = SimpleNamespace(
-            knows=lambda tp: tp.topic == "t", has_been_told=True, update=self.update, brokers={1: BrokerInfo(1, HOME)}
+            id_kept_for=lambda _: None,
+            knows=lambda tp: tp.topic == "t",
+            has_been_told=True,
+            update=self.update,
+            brokers={1: BrokerInfo(1, HOME)},
         )
         self.peers = SimpleNamespace(retain=self.retain)
         self.transactions = SimpleNamespace(add_partitions=self.add, verify=lambda *_: ErrorCode.NONE)
         self.txn_markers = SimpleNamespace(take=self.take)
         self.groups = SimpleNamespace(delete_offsets=self.delete_offsets, forget_topics=lambda _: None)
-        self.fence = SimpleNamespace(admit=self.admit)
+        self.fence = SimpleNamespace(admit=self.admit, check=lambda _: ErrorCode.NONE)
         self.taken, self.deletions, self.answers = [], [], []
 
     async def paced(self, items):

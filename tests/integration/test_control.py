@@ -1,10 +1,12 @@
 """Brokers under a ZooKeeper that comes and goes, a controller that is forged, and a disk that is full for a while."""
 
 import json
+from uuid import UUID
 
 import pytest
 from integration import wire
 
+from sparklog.client import Admin
 from sparklog.errors import ErrorCode
 from sparklog.log.files import SESSION_FILE
 from sparklog.protocol.api_key import ApiKey
@@ -185,6 +187,32 @@ def test_a_forged_request_deletes_no_replica_that_the_cluster_counts_on(broker, 
             assert answer.error_code == ErrorCode.INVALID_REQUEST
             assert wire.produce(connection, TP, wire.batch_of(b"x"))[0] is ErrorCode.NONE
     assert "not deleted, for this broker has replicas of them in ZooKeeper: t-0" in broker.output()
+
+
+@pytest.mark.parametrize(("leader", "is_other"), [(-2, False), (0, True)])
+def test_forged_metadata_of_a_topic_that_goes_take_no_offset_of_a_group(broker, zk, leader, is_other):
+    serves(broker.address, "t")
+    with Admin({"bootstrap.servers": broker.address}) as admin:
+        admin.alter_group_offsets("g", {TP: 7})
+        kind, info, topic_id = UpdateMetadataRequest, zk.brokers.live()[0], zk.topics.assignment("t").topic_id
+        place = kind.UpdateMetadataBroker.UpdateMetadataEndpoint
+        end = place(port=info.endpoint.port, host="127.0.0.1", listener="PLAINTEXT", security_protocol=0)
+        alive = kind.UpdateMetadataBroker(id=0, endpoints=[end], rack=None)
+        state = kind.UpdateMetadataTopicState.UpdateMetadataPartitionState(
+            partition_index=0, controller_epoch=1, leader=leader, leader_epoch=0, isr=[0], zk_version=0, replicas=[0],
+            offline_replicas=[],
+        )  # fmt: skip
+        topic = kind.UpdateMetadataTopicState(
+            topic_name="t", topic_id=UUID(int=5) if is_other else topic_id, partition_states=[state]
+        )
+        message = controlled(kind, info.epoch, *zk.office.read(), live_brokers=[alive], topic_states=[topic])
+        with wire.connect(broker.address) as connection:
+            assert told(connection, ApiKey.UPDATE_METADATA, message).error_code == ErrorCode.NONE
+        assert admin.group_offsets("g")[TP].offset == 7
+        broker.restart()
+        assert admin.group_offsets("g")[TP].offset == 7
+        admin.delete_topics(["t"])
+        eventually(lambda: not admin.group_offsets("g"), what="the offset goes with its topic")
 
 
 def test_metadata_that_cannot_be_is_refused_whole(broker, zk):

@@ -158,6 +158,11 @@ class MetadataCache:
     def topic(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
 
+    def id_kept_for(self, name: str) -> UUID | None:
+        """The id of the topic of which something is kept under this name; None if nothing is."""
+        topic = self._topics.get(name) or self._left_out.get(name)
+        return None if topic is None else topic.topic_id
+
     def knows(self, tp: TopicPartition) -> bool:
         """Whether the partition exists."""
         topic = self._topics.get(tp.topic)

@@ -153,22 +153,31 @@ class Topics:
                 found[topic] = znodes.decode_deletion(answer.get()[0])
         return found
 
-    def kept_by(self, broker_id: int, topic: str) -> frozenset[int]:
-        """The partitions of which the broker's replica is to stay: none of a topic that is asked to be deleted, and
-        none that a move takes away. A server of ZooKeeper that lags is not believed. Raises MalformedZnode.
-        """
-        kept = self._kept_by(broker_id, topic)
-        if kept:
-            self._zk.sync(znodes.topic_path(topic))
-            kept = self._kept_by(broker_id, topic)
-        return kept
+    def standing(self, topic: str) -> TopicAssignment | None:
+        """The topic, unless it is asked to be deleted; a server of ZooKeeper that lags is not believed.
 
-    def _kept_by(self, broker_id: int, topic: str) -> frozenset[int]:
+        Raises MalformedZnode.
+        """
+        if self._standing(topic) is None:
+            return None
+        self._zk.sync(znodes.topic_path(topic))
+        return self._standing(topic)
+
+    def _standing(self, topic: str) -> TopicAssignment | None:
         assignment = self.assignment(topic)
         asked = self._zk.get(znodes.delete_topic_path(topic))
         if assignment is None or (asked and znodes.decode_deletion(asked[0]) in (None, assignment.topic_id)):
+            return None
+        return assignment
+
+    def kept_by(self, broker_id: int, topic: str) -> frozenset[int]:
+        """The partitions of which the broker's replica is to stay: none of a topic that is asked to be deleted, and
+        none that a move takes away. Raises MalformedZnode.
+        """
+        found = self.standing(topic)
+        if found is None:
             return frozenset()
-        return frozenset(number for number in assignment.partitions if broker_id in assignment.of(number).target)
+        return frozenset(number for number in found.partitions if broker_id in found.of(number).target)
 
     def forget_deletion(self, topic: str, controller_epoch_version: int) -> None:
         """Remove the request for the deletion of a topic that is not there, or not under the id that it names.

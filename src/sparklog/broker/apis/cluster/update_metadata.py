@@ -1,26 +1,34 @@
 """UpdateMetadata: the controller's picture of the cluster, to be told to clients.
 
 Taken over whole or not at all: a request that cannot be what a controller means is refused before the cache is touched.
+Groups lose their offsets of a topic that is told to be gone only where ZooKeeper says so too: a forged request takes
+none.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable
+from uuid import UUID
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import refusal
 from sparklog.broker.handling.forgetting import forget
 from sparklog.broker.metadata_cache import TopicUpdate, describe
 from sparklog.config.security_protocol import SecurityProtocol
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
 from sparklog.protocol.slices import Steps
+from sparklog.protocol.wire import ZERO_UUID
 from sparklog.security.access import Operation
 
 API = ApiKey.UPDATE_METADATA
 VERSIONS = range(7, 9)
+_logger = logging.getLogger(__name__)
+_ASK_AGAIN_S = 0.2
 _MAX_PORT = 65535
 _PROTOCOLS = frozenset(SecurityProtocol)
 
@@ -42,9 +50,13 @@ async def _take_over(
     code = await broker.fence.admit(message)
     if code is ErrorCode.NONE and (topics is None or not all(topic.can_be for topic in topics)):
         code = ErrorCode.INVALID_REQUEST
-    elif code is ErrorCode.NONE and topics is not None:
+    standing = frozenset[str]()
+    if code is ErrorCode.NONE and topics is not None:
+        standing = await _standing(broker, message, topics)
+        code = broker.fence.check(message)
+    if code is ErrorCode.NONE and topics is not None:
         before = broker.metadata.brokers.keys()
-        deleted = broker.metadata.update(message, topics)
+        deleted = [tp for tp in broker.metadata.update(message, topics) if tp.topic not in standing]
         if before - broker.metadata.brokers.keys():
             # What waits for one that is gone, as for one that was about to join an ISR, waits no longer.
             broker.in_background(_look_again(broker), "looking at what waits for a broker that is gone")
@@ -54,6 +66,32 @@ async def _take_over(
             await broker.turns.drive(broker.groups.forget_topics(deleted), lambda: "UPDATE_METADATA of deleted topics")
     await forget(broker.turns, message.topic_states)
     return UpdateMetadataResponse(error_code=code)
+
+
+async def _standing(broker: BrokerContext, message: UpdateMetadataRequest, topics: list[TopicUpdate]) -> frozenset[str]:
+    """Those of which something is told to be gone, though ZooKeeper has them as they were here. It is waited for, for
+    the controller says it once; no longer than its word counts.
+    """
+    found = []
+    for topic in topics:
+        before = broker.metadata.id_kept_for(topic.name) or topic.topic_id
+        if (topic.deleted or before != topic.topic_id) and await _stands(broker, message, topic.name, before):
+            _logger.warning("groups keep their offsets of %s, told to be gone: ZooKeeper has it", topic.name)
+            found.append(topic.name)
+    return frozenset(found)
+
+
+async def _stands(broker: BrokerContext, message: UpdateMetadataRequest, name: str, topic_id: UUID) -> bool:
+    while broker.fence.check(message) is ErrorCode.NONE:
+        try:
+            topic = await broker.run_zk(broker.zk.topics.standing, name)
+        except ApiError as error:
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                return True  # its znode is there, and cannot be read
+            await asyncio.sleep(_ASK_AGAIN_S)
+        else:
+            return topic is not None and (topic.topic_id or ZERO_UUID) == topic_id
+    return True
 
 
 async def _look_again(broker: BrokerContext) -> None:
