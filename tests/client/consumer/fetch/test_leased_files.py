@@ -6,6 +6,7 @@ import pytest
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.leases import lease_ranges
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.consumer.fetch import leased_files, segment_files
 from sparklog.client.consumer.fetch.leased_files import read_everything
@@ -57,6 +58,17 @@ def test_files_are_read_as_they_are(cluster, tp, read, monkeypatch):
     assert data == log_bytes(cluster, tp)
     assert bases == [base for number in range(12) for base in (6 * number, 6 * number + 5)]
     assert read(7, 18)[0] == [6, 11, 12, 17]  # a batch that holds an offset of the range is whole
+
+
+def test_a_batch_in_which_a_lease_ends_is_told_once(cluster, tp, read, monkeypatch):
+    """A lease that a quota cuts short may end at any offset."""
+
+    def cut(found, ranges, **options):
+        return lease_ranges(found, [each._replace(end=min(each.end, each.start + 7)) for each in ranges], **options)
+
+    monkeypatch.setattr(leased_files, "lease_ranges", cut)
+    monkeypatch.delattr(leased_files, "fetch_everything")
+    assert read(0, 72)[1] == log_bytes(cluster, tp)
 
 
 @pytest.mark.parametrize("good", [0, 1, 4])

@@ -69,7 +69,8 @@ def _leased(
                 for batch in leased_batches(reader, file, fd):
                     if position < batch.next_offset and batch.base_offset < end:
                         yield batch
-        position = lease.end_offset
+                        position = batch.next_offset  # a lease that a quota cut short may end within the batch
+        position = max(position, lease.end_offset)
 
 
 def _open_all(
