@@ -36,7 +36,7 @@ class Consuming:
     def run(self, clock: Clock, patience_s: float, *, decode: bool) -> None:
         """Raises SparklogError where a partition cannot be read."""
         heard = clock.monotonic()
-        while not self._is_done() and clock.monotonic() - heard < patience_s:
+        while not self.is_done and clock.monotonic() - heard < patience_s:
             found = self._consumer.poll()
             for damage in self._consumer.damaged.values():
                 raise damage
@@ -49,7 +49,9 @@ class Consuming:
             if self.first_after_s is None:
                 self.first_after_s = self.meter.seconds
 
-    def _is_done(self) -> bool:
+    @property
+    def is_done(self) -> bool:
+        """Whether it came to where it should, and did not give up."""
         if self._records is not None and self.meter.records >= self._records:
             return True
         return not self._consumer.positions

@@ -37,6 +37,14 @@ def test_batches_may_be_read_whole_and_some_of_them(here, make):
     assert 1 <= some["records"] < 20_000
 
 
+def test_a_topic_that_is_not_read_to_its_end_is_told_of(here, make):
+    topic = make(partitions=2)
+    measured(here, "produce", topic, "--records", "1000")
+    done = here("perf", "consume", topic, "--timeout", "1e-9")
+    assert (done.status, done.out.startswith("0 records")) == (1, True)
+    assert "nothing has come for 1e-09 s: partitions are not read to where they ended" in done.err
+
+
 def test_an_empty_topic_has_nothing_to_read(here, make):
     read = measured(here, "consume", make())
     assert (read["records"], read["bytes"], read["first_records_after_s"]) == (0, 0, None)

@@ -15,6 +15,7 @@ from sparklog.cli.extents import find_extents
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.cli.settings import parse_settings
+from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
@@ -131,7 +132,7 @@ def consume(
     """Read TOPIC from its beginning to where it ends now, and tell the rate.
 
     Bytes are those of keys and values, with --no-decode those of the batches as they are stored. Batches are read
-    whole, so with --records it may be some more.
+    whole, so with --records it may be some more. Exit code 1 where it gave up.
 
     \b
     Examples:
@@ -150,6 +151,11 @@ def consume(
         seconds = meter.seconds
     first = running.first_after_s
     _report(meter, seconds, as_json, first_records_after_s=None if first is None else round(first, 3))
+    if not running.is_done:
+        raise SparklogError(
+            f"nothing has come for {timeout:g} s: partitions are not read to where they ended; --timeout has it wait"
+            " longer, as for a quota"
+        )
 
 
 @perf.command(short_help="Write one record at a time, and measure until it is read.")
