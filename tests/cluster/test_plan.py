@@ -37,7 +37,8 @@ def test_a_plan_is_read_as_kafkas_tool_writes_it():
     ("text", "complaint"),
     [
         ("", "not a plan"),
-        ("{}", "one looks like"),
+        ("{}", "the plan lacks 'partitions'; one looks like"),
+        ("{", "not a plan .Expecting property name"),
         ('{"partitions": [{"topic": "t"}]}', "one looks like"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "one or more"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "each once"),

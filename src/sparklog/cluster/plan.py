@@ -27,8 +27,10 @@ def parse_plan(text: str) -> Plan:
             if not replicas or len(set(replicas)) < len(replicas):
                 raise ConfigError(f"the plan gives {tp} the replicas {list(replicas)}: name one or more, each once")
             plan[tp] = replicas
+    except KeyError as error:
+        raise ConfigError(f"the plan lacks {error.args[0]!r}; one looks like {form}") from error
     except (ValueError, LookupError, TypeError) as error:
-        raise ConfigError(f"not a plan ({error!r}); one looks like {form}") from error
+        raise ConfigError(f"not a plan ({error}); one looks like {form}") from error
     return plan
 
 
