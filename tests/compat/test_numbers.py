@@ -141,8 +141,9 @@ def views(tmp_path_factory):
         member = consuming(bootstrap)
         held = transaction(bootstrap, "held", 0)
         transaction(bootstrap, "ended", 1).commit_transaction(60)
-        cluster.kill_broker(DEAD)
         with Admin(bootstrap_servers=bootstrap) as admin:
+            eventually(lambda: is_complete(admin, "ended"), what="the next coordinator has no marker to write again")
+            cluster.kill_broker(DEAD)
             eventually(lambda: all(DEAD not in each.isr for each in partitions(admin)), what="the dead one is out")
         try:
             with Served({"bootstrap.servers": bootstrap}) as served:
@@ -150,6 +151,10 @@ def views(tmp_path_factory):
         finally:
             member.close()
             del held
+
+
+def is_complete(admin, transactional_id):
+    return admin.describe_transactions([transactional_id])[transactional_id].state == "CompleteCommit"
 
 
 def partitions(admin):
