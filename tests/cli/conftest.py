@@ -17,6 +17,8 @@ from sparklog.client.admin.admin import AclFilter, Admin
 from sparklog.testing.secured import ADMIN
 
 PROGRAM = (sys.executable, "-m", "sparklog.cli.main")
+AS_BY_HAND = ("env", "--default-signal=INT,HUP")
+"""Signals that the tests' own process ignores, below nohup or in the background, end the program all the same."""
 MARK = "SPARKLOG_TEST_MARK"
 
 
@@ -96,7 +98,7 @@ def spawn(mark):
 
     def start(*arguments, environ=None, **options):
         environment = {**os.environ, MARK: mark, "PYTHONFAULTHANDLER": "1", **(environ or {})}
-        process = subprocess.Popen([*PROGRAM, *map(str, arguments)], env=environment, **options)
+        process = subprocess.Popen([*AS_BY_HAND, *PROGRAM, *map(str, arguments)], env=environment, **options)
         started.append(process)
         return process
 
