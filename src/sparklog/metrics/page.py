@@ -54,11 +54,12 @@ have lines in the broker's log: [logging.md](logging.md). Where none is slow tha
 off, and 0.45 µs while it is on (`python -m benchmarks.counting`, from the interpreter, an upper bound): of the 56 µs of
 a Produce of one record 0.2 % and 0.8 %.
 
-A page of 10,000 partitions in 200 topics, with ten groups of 50 offsets each (3.5 MB), costs the loop 41 ms of
-processor time at least, and 51 in the median, while it serves a producer and a consumer (26 November 2026, two quiet
-cores). On the source, at a load of 13, it cost 65 and 75. The aim was 50 ms. The page is made in steps
-among the turns of connections, so no client waits for all of it. `pytest -s tests/integration/test_metrics_long.py`
-measures it again, by HTTP; a broker tells its own cost as `sparklog_scrape_cpu_seconds_total`.
+A page of 10,000 partitions in 200 topics, with ten groups of 50 offsets each (3.5 MB), costs the loop 33 to 36 ms of
+processor time at least, and 37 to 41 in the median, while it serves a producer and a consumer (27 November 2026, three
+runs on two cores, at loads of 4 to 12; the day before, on quiet ones, 41 and 51). On the source, at a load of 13, it
+cost 65 and 75. The aim is 50 ms. The page is made in steps among the turns of connections, so no client waits for all
+of it. `pytest -s tests/integration/test_metrics_long.py` measures it again, by HTTP; a broker tells its own cost as
+`sparklog_scrape_cpu_seconds_total`.
 
 This page is made from the code: `python -m sparklog.metrics.page`.
 
