@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from sparklog.cli.connection import is_refusal
 from sparklog.cli.extents import find_extents
 from sparklog.cli.internal import is_internal_group
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import SparklogError
 from sparklog.structs import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Sample(NamedTuple):
     committed: Mapping[str, Mapping[TopicPartition, int]]
     """By group that could be asked."""
     silent: Collection[BrokerId] = ()
-    """Brokers that did not answer; one that refuses to tell its directories is none."""
+    """Brokers that did not answer. A broker that refuses to tell its directories has answered."""
 
 
 def take_sample(admin: Admin, clock: Clock) -> Sample:
@@ -51,9 +52,5 @@ def take_sample(admin: Admin, clock: Clock) -> Sample:
         with suppress(SparklogError):  # its coordinator is gone, and the next will tell
             committed[name] = {tp: at.offset for tp, at in admin.group_offsets(name).items()}
     directories, failures = admin.reachable_log_dirs()
-    silent = {broker for broker, error in failures.items() if not _is_refusal(error)}
+    silent = {broker for broker, error in failures.items() if not is_refusal(error)}
     return Sample(at_s, cluster, ends, directories, states, committed, silent)
-
-
-def _is_refusal(error: SparklogError) -> bool:
-    return isinstance(error, ApiError) and error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
