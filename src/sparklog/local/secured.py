@@ -154,8 +154,8 @@ class SecureDirectory:
         if self._authority.exists():
             if not key.exists():
                 raise ConfigError(
-                    f"{self._key_store} {why}: it has to be made anew; put the authority's key back for this start, as"
-                    f" {key}"
+                    f"{self._key_store} {why}, so sparklog must make a new one; put the authority's key back for"
+                    f" this start, as {key}"
                 )
             return CertificateAuthority(Credential(read_private(key), self._authority.read_bytes()))
         name = f"sparklog {socket.gethostname()[:40]}"

@@ -212,8 +212,8 @@ class LogLoader:
         is_compacted = "compact" in self.config.cleanup_policy
         _logger.log(
             logging.WARNING if is_compacted else logging.ERROR,
-            "%s lacks offsets %d to %d, between one segment and the next (%d %s): a segment was removed or lost%s. Put "
-            "its files back while the broker is stopped, or have the replica copied anew",
+            "%s lacks offsets %d to %d, between one segment and the next (%d %s): a segment was removed or lost%s. "
+            "Stop the broker and put the segment's files back, or have another broker's replica copied here",
             self.directory,
             end,
             after - 1,

@@ -24,7 +24,7 @@ class Grant(NamedTuple):
 
     token: str
     lasts_ms: int | None
-    """From now on; None if nobody says."""
+    """Milliseconds from the grant to its end; None if neither the issuer nor the token says."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def _expiry(token: str) -> int | None:
 class KeptToken:
     """Keeps a token for most of its life, and asks for another then. May be called by several threads.
 
-    Its life is over when one of two clocks says so: the wall clock may be set back, and the monotonic one stands still
-    while the machine sleeps. Where the issuer fails, it is asked again for ``patience_s``; then the old token is given
-    for as long as it is valid. Raises AuthenticationFailed where there is none.
+    A token's life is over when one of two clocks says so: the wall clock may be set back, and the monotonic clock
+    stands still while the machine sleeps. Where the issuer fails, the client asks it again for ``patience_s``. After
+    that it goes on with the old token while that is valid. Raises AuthenticationFailed where it has no valid token.
     """
 
     def __init__(self, ask: Callable[[], Grant], clock: Clock, patience_s: float = 10.0, pause_s: float = 0.1) -> None:
@@ -125,7 +125,7 @@ class KeptToken:
         self._granted = self._now()
 
     def _has_lived(self, part: float) -> bool:
-        """Whether this part of its life is over; of one whose life nobody knows, it is at once."""
+        """Whether this part of the token's life is over. A token of unknown life counts as over at once."""
         assert self._grant is not None
         lasts_ms = (self._grant.lasts_ms or 0) * part
         return any(now - then >= lasts_ms for now, then in zip(self._now(), self._granted, strict=True))
