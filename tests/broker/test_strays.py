@@ -8,7 +8,7 @@ import pytest
 
 from sparklog.broker import strays
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.directories.making import Departure
+from sparklog.log.directories.departures import Departure
 from sparklog.net.turns import Turns
 from sparklog.protocol.messages import LeaderAndIsrRequest, decode, encode
 from sparklog.protocol.wire import ZERO_UUID

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from sparklog.broker.context import BrokerContext
 from sparklog.errors import ErrorCode
-from sparklog.log.directories.making import Departure, MadePartition, NewPartition
+from sparklog.log.directories.departures import Departure
+from sparklog.log.directories.making import MadePartition, NewPartition
 from sparklog.net.tasks import to_its_end
 from sparklog.structs import TopicPartition
 

@@ -21,7 +21,7 @@ from uuid import UUID
 from sparklog.broker import holdings
 from sparklog.broker.context import BrokerContext
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.directories.making import Departure
+from sparklog.log.directories.departures import Departure
 from sparklog.protocol.messages import FULL, LeaderAndIsrRequest
 from sparklog.structs import TopicPartition, uuid_to_text
 from sparklog.zk.znodes import TopicAssignment

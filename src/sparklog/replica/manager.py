@@ -22,7 +22,8 @@ from sparklog.errors import (
     LogDirFailed,
     LogError,
 )
-from sparklog.log.directories.making import Departure, MadePartition, NewPartition
+from sparklog.log.directories.departures import Departure
+from sparklog.log.directories.making import MadePartition, NewPartition
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.directories.usage import DirectoryRoom, DirectoryUse
 from sparklog.log.durability import Flushes

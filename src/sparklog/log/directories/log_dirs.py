@@ -8,13 +8,17 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypeVar
 
-from sparklog.errors import ApiError, ErrorCode, LogDirFailed
+from sparklog.errors import ApiError, ErrorCode, LogDirFailed, LogError
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.usage import DirectoryRoom, room_of
 from sparklog.log.files import disk_refused
+from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+OnFailure = Callable[[Path, str], None]
+"""Told that the disk under a log directory failed, and how; from any thread."""
 
 
 class LogDirs:
@@ -57,6 +61,10 @@ class LogDirs:
         """The paths of those that have failed."""
         return ", ".join(map(str, self.failed))
 
+    def maybe_in_failed(self, tp: TopicPartition) -> LogError:
+        """Why a partition is not served whose log may be in one that has failed."""
+        return LogError(f"{tp} may lie in a directory that is out of service: {self.names_failed()}")
+
     def note_failed(self, path: Path, reason: str, served: int = 0) -> None:
         """``served``: how many partitions in it were served until now."""
         if path not in self.failed:
@@ -87,9 +95,7 @@ class LogDirs:
         """The disk of each that is in service and can be looked at."""
         return [found for each in self.in_service if (found := room_of(each.path)) is not None]
 
-    def in_each(
-        self, pool: Executor, work: Callable[[LogDir], _T], on_failure: Callable[[Path, str], None]
-    ) -> dict[LogDir, _T]:
+    def in_each(self, pool: Executor, work: Callable[[LogDir], _T], on_failure: OnFailure) -> dict[LogDir, _T]:
         """What ``work`` returns for each that is in service, side by side; ``on_failure`` is told where it fails.
 
         Raises LogDirFailed if none is left.

@@ -49,32 +49,28 @@ from sparklog.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_topi
 from sparklog.log.cut import name_some
 from sparklog.log.directories.behind import Behind
 from sparklog.log.directories.clean_stop import CleanStop
+from sparklog.log.directories.departures import Departure, departure_of, remove_doomed, rename_all, say_aside
 from sparklog.log.directories.directory import LogDir
-from sparklog.log.directories.homes import WhyStray, home_of, in_doubt, look_into, strays_of
-from sparklog.log.directories.log_dirs import LogDirs
+from sparklog.log.directories.homes import WhyStray
+from sparklog.log.directories.inventory import Inventory
+from sparklog.log.directories.log_dirs import LogDirs, OnFailure
 from sparklog.log.directories.making import (
     Begun,
-    Departure,
     MadePartition,
     NewPartition,
     make_directories,
     remove_directory,
-    rename_all,
 )
-from sparklog.log.directories.moved import settle, settle_futures
 from sparklog.log.directories.room import Room
 from sparklog.log.directories.unusable import UnusablePartitions
 from sparklog.log.directories.usage import DirectoryUse, usage_of
 from sparklog.log.durability import Flushes
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
-    STRAY_DIR_SUFFIX,
-    UNREMOVABLE,
     check_partition,
     disk_refused,
     partition_path,
     path_aside,
-    remove_tree,
 )
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
@@ -84,55 +80,19 @@ from sparklog.structs import TopicPartition
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_NAMED = 3
-"""Of many partitions, in a line of the log."""
-OnFailure = Callable[[Path, str], None]
-"""Told that the disk under a log directory failed, and how; from any thread."""
-
-
-def _departure(tp: TopicPartition, directory: Path | None, why: str | None) -> Departure:
-    suffix = DELETED_DIR_SUFFIX if why is None else STRAY_DIR_SUFFIX
-    return Departure(tp, why, directory, None if directory is None else path_aside(directory, tp, suffix))
-
-
-def _say_aside(departure: Departure) -> None:
-    assert departure.away is not None
-    _logger.error(
-        "%s is set aside as %s: %s. Remove it when you need it no more",
-        departure.away.parent / str(departure.tp),
-        departure.away.name,
-        departure.why,
-    )
-
 
 def _say_empty(home: Path, fresh: Iterable[NewPartition]) -> None:
     """What is made where there should be something, and is not copied from another replica, has lost what it had."""
     lost = [str(each.tp) for each in fresh if not each.is_new and each.leader_epoch >= 0]
     if lost:
-        named = ", ".join(lost[:_NAMED]) + (", ..." if len(lost) > _NAMED else "")
         _logger.error(
             "nothing is here of %d partition(s) that this broker leads and that are not new, so they begin empty in "
             "%s: %s. If a disk is not mounted, stop the broker, mount it, and start it again: what is written until "
             "then is hidden",
             len(lost),
             home,
-            named,
+            name_some(lost),
         )
-
-
-def _remove_doomed(doomed: Path) -> None:
-    """What a person has to see to stays, and does no harm. Raises OSError if the disk refuses."""
-    try:
-        remove_tree(doomed)
-    except OSError as error:
-        if error.errno not in UNREMOVABLE:
-            raise
-        _say_left(doomed, error)
-
-
-def _say_left(doomed: Path, error: OSError) -> None:
-    what = "%s is left of a deleted partition and cannot be removed: %s (%s); the next start tries again"
-    _logger.warning(what, doomed, error.strerror or error, error.filename)
 
 
 class LogManager:
@@ -194,7 +154,12 @@ class LogManager:
         started = self._clock.monotonic()
         self._old_topics.update(configs)
         with ThreadPoolExecutor(len(self.dirs.in_service), thread_name_prefix="load") as pool:
-            found = self._find_homes(pool, why_stray)
+            inventory = Inventory(self.dirs, why_stray, self.fail)
+            inventory.take(pool)
+            self.dormant = inventory.copies
+            for tp, path in inventory.unclear:
+                self._refuse(tp, path, self.dirs.maybe_in_failed(tp))
+            found = inventory.found
             self.dirs.in_each(pool, lambda log_dir: self._load_dir(log_dir, found[log_dir], configs), self.fail)
         self._held.update(log.directory.parent for log in self.logs.values())
         self._see_what_is_lost()
@@ -234,63 +199,6 @@ class LogManager:
             len(self.unusable),
         )
 
-    def _find_homes(self, pool: Executor, why_stray: WhyStray) -> dict[LogDir, dict[TopicPartition, Path]]:
-        """The partitions of each directory; what else is there of one that is in several is gone, durably on return."""
-
-        def look(log_dir: LogDir) -> dict[TopicPartition, Path]:
-            log_dir.look()
-            return log_dir.partitions()
-
-        found = self.dirs.in_each(pool, look, self.fail)
-        self._settle_moves(found)
-        is_complete = not self.dirs.failed
-        doubted = in_doubt(found.values(), is_complete=is_complete)
-        held = self.dirs.in_each(
-            pool,
-            lambda each: {tp: look_into(found[each][tp], each.known(tp)) for tp in doubted & found[each].keys()},
-            self.fail,
-        )
-        away = defaultdict[LogDir, list[Departure]](list)
-        for tp in sorted(doubted):
-            places = {found[each][tp]: held[each][tp] for each in held if tp in held[each]}
-            are_all = is_complete and len(places) == sum(tp in each for each in found.values())
-            strays = strays_of(tp, places, why_stray)
-            rest = {path: each for path, each in places.items() if path not in strays}
-            home = home_of(tp, rest, is_complete=are_all) if rest else None
-            for log_dir in [each for each in held if tp in held[each] and found[each][tp] != home]:
-                path = found[log_dir].pop(tp)
-                if home is None and path in rest:
-                    self._refuse(tp, path, self._maybe_elsewhere(tp))
-                else:
-                    away[log_dir].append(_departure(tp, path, strays.get(path)))
-        self.dirs.in_each(pool, lambda log_dir: self._clear(log_dir, away[log_dir]), self.fail)
-        return found
-
-    def _settle_moves(self, found: dict[LogDir, dict[TopicPartition, Path]]) -> None:
-        """Finish the moves that a crash interrupted; a disk that refuses that is out of service."""
-
-        def know(path: Path, tp: TopicPartition) -> Knowledge:
-            return self.dirs.of(path).known(tp)
-
-        def keep_start(path: Path, tp: TopicPartition, offset: int) -> None:
-            self.dirs.of(path).keep_start(tp, offset)
-
-        while True:
-            try:
-                places = {each.path: here for each, here in found.items()}
-                settle(places, know, keep_start, is_complete=not self.dirs.failed)
-                for log_dir, here in found.items():
-                    self.dormant |= settle_futures(log_dir.futures(), here)
-                return
-            except OSError as error:
-                refused = disk_refused("cannot finish moving a partition", error)
-                failed = [each for each in found if Path(error.filename or "/").is_relative_to(each.path)]
-                if not failed:
-                    raise refused from error
-                self.fail(failed[0].path, str(refused))
-                del found[failed[0]]
-                self.dirs.check_any()
-
     def _load_dir(
         self, log_dir: LogDir, found: Mapping[TopicPartition, Path], configs: Mapping[str, TopicConfig]
     ) -> None:
@@ -300,26 +208,6 @@ class LogManager:
                 pass
         self._write_lowered_points(log_dir)
         log_dir.begin()
-
-    @staticmethod
-    def _clear(log_dir: LogDir, away: Iterable[Departure]) -> None:
-        """Rename what is to go ``away``, and remove what is left of partitions that were deleted.
-
-        One of the latter that stays does no harm. Raises OSError if one of the former keeps its name.
-        """
-        rename_all(away)
-        for each in away:
-            if each.error is not None:
-                raise each.error
-            if each.why is None:
-                _logger.warning("%s is removed: nothing was ever in it, and the partition is elsewhere", each.directory)
-            else:
-                _say_aside(each)
-        for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
-            try:
-                remove_tree(leftover)
-            except OSError as error:
-                _say_left(leftover, error)
 
     def _load_log(self, log_dir: LogDir, tp: TopicPartition, path: Path, configs: Mapping[str, TopicConfig]) -> None:
         try:
@@ -381,7 +269,7 @@ class LogManager:
         log = self.logs.get(tp)
         if log is None:
             if self._may_be_elsewhere(tp, is_new=is_new):
-                error = self._maybe_elsewhere(tp)
+                error = self.dirs.maybe_in_failed(tp)
                 self.unusable[tp] = str(error)
                 raise error
             if made is None:
@@ -395,9 +283,6 @@ class LogManager:
         if tp in self._begun or self.unusable.waits_for_room(tp):
             return False
         return bool(self.dirs.failed) and (not is_new or tp.topic in self._old_topics)
-
-    def _maybe_elsewhere(self, tp: TopicPartition) -> LogError:
-        return LogError(f"{tp} may lie in a directory that is out of service: {self.dirs.names_failed()}")
 
     def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
         """What makes, on any thread, those of the partitions that are not here and may be made, each in the directory
@@ -609,7 +494,7 @@ class LogManager:
             home.cleaner_points.forget(tp)
             del self.logs[tp]
             self._held[log.directory.parent] -= 1
-        departure = _departure(tp, self.unusable.places.get(tp), why)
+        departure = departure_of(tp, self.unusable.places.get(tp), why)
         departure.future = self._depart_future(tp)
         return departure
 
@@ -618,7 +503,7 @@ class LogManager:
         path = self.future_of(tp)
         self.drop_future(tp)
         self.dormant.pop(tp, None)
-        return None if path is None else _departure(tp, path, None)
+        return None if path is None else departure_of(tp, path, None)
 
     def add_future(self, tp: TopicPartition, log: Log) -> None:
         """A copy of the partition is under way, where it was wished to lie."""
@@ -663,7 +548,7 @@ class LogManager:
         if departure.why is None:
             self.remove_later(away)
         else:
-            _say_aside(departure)
+            say_aside(departure)
 
     def _future_departed(self, departure: Departure) -> None:
         """What stays of it, a start that has no other use for it removes."""
@@ -677,7 +562,7 @@ class LogManager:
 
     def remove_later(self, doomed: Path) -> None:
         """Remove a directory in the background, or at the next start."""
-        self._in_background(partial(_remove_doomed, doomed), doomed)
+        self._in_background(partial(remove_doomed, doomed), doomed)
 
     def unlink_later(self, path: Path) -> None:
         """Remove a file in the background; a start removes one that stays."""

@@ -18,7 +18,7 @@ from sparklog.broker.handling.authorization import refusal
 from sparklog.broker.handling.forgetting import forget
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.cut import name_some
-from sparklog.log.directories.making import Departure
+from sparklog.log.directories.departures import Departure
 from sparklog.log.files import check_partition, is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import StopReplicaRequest, StopReplicaResponse

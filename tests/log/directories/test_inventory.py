@@ -1,0 +1,73 @@
+"""What a start finds in the log directories, where one of their disks fails while it looks."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sparklog.errors import ConfigError
+from sparklog.log.directories.inventory import Inventory
+from sparklog.log.directories.log_dirs import LogDirs
+from sparklog.structs import TopicPartition
+from sparklog.testing.files import FaultyFiles
+
+ONE, TWO, THREE = (TopicPartition("t", number) for number in (1, 2, 3))
+LOG = f"{0:020d}.log"
+
+
+@pytest.fixture
+def dirs(tmp_path):
+    opened = LogDirs([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+    yield opened
+    for each in opened.in_service:
+        each.close()
+
+
+def inventory_of(dirs, why_stray=lambda *_: None):
+    def fail(path, reason):
+        dirs.note_failed(path, reason)
+        dirs.in_service = [each for each in dirs.in_service if each.path != path]
+
+    found = Inventory(dirs, why_stray, fail)
+    with ThreadPoolExecutor(3) as pool:
+        found.take(pool)
+    return found
+
+
+def lay(path, *, records=b""):
+    path.mkdir()
+    (path / LOG).write_bytes(records)
+    return path
+
+
+def test_each_partition_is_found_in_its_home_and_what_else_bears_its_name_is_gone(dirs, tmp_path):
+    home = lay(tmp_path / "b" / str(ONE), records=b"?")
+    blank, other = lay(tmp_path / "a" / str(ONE)), lay(tmp_path / "a" / str(TWO))
+    found = inventory_of(dirs)
+    assert {each.path.name: here for each, here in found.found.items()} == {
+        "a": {TWO: other},
+        "b": {ONE: home},
+        "c": {},
+    }
+    assert not blank.exists()
+
+
+def test_two_logs_of_a_partition_are_for_a_person(dirs, tmp_path):
+    for name in "ab":
+        lay(tmp_path / name / str(ONE), records=b"?")
+    with pytest.raises(ConfigError, match=r"t-1 is both in .*: move one away"):
+        inventory_of(dirs)
+    assert all((tmp_path / name / str(ONE) / LOG).exists() for name in "ab")
+
+
+def test_what_is_unclear_or_a_copy_in_a_directory_that_fails_meanwhile_counts_no_more(dirs, tmp_path):
+    dirs.note_failed(tmp_path / "d", "it failed before")
+    for tp in (TWO, THREE):
+        lay(tmp_path / "a" / str(tp), records=b"?")
+    lay(tmp_path / "c" / str(TWO))  # which is to be renamed
+    (tmp_path / "c" / f"{THREE}.{'1' * 32}-future").mkdir()
+    for name in "bc":
+        (tmp_path / name / str(ONE)).mkdir()
+    with FaultyFiles(tmp_path / "c", fail_at=0, lasting=True, steps=("rename",)):
+        found = inventory_of(dirs)
+    assert list(dirs.failed) == [tmp_path / "d", tmp_path / "c"]
+    assert (found.unclear, found.copies) == ([(ONE, tmp_path / "b" / str(ONE))], {})
