@@ -1,6 +1,9 @@
 """Brokers under a ZooKeeper that comes and goes, a controller that is forged, and a disk that is full for a while."""
 
 import json
+import os
+import signal
+import socket
 from uuid import UUID
 
 import pytest
@@ -119,9 +122,16 @@ def test_a_broker_outlives_lines_that_break_while_it_starts(tmp_path, chroot, pr
         assert "Traceback" not in broker.output()
 
 
-def test_a_broker_that_waits_to_be_registered_can_be_stopped(tmp_path, chroot, proxy, zk):
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (b"/cluster/id", "sparklog: stopped before ZooKeeper had answered\n"),
+        (b"/brokers/ids/0", "was stopped before ZooKeeper had registered it\n"),
+    ],
+)
+def test_a_broker_that_waits_for_zookeeper_can_be_stopped(tmp_path, chroot, proxy, zk, asked, told):
     def part(frame):
-        if b"/brokers/ids/0" in frame:
+        if asked in frame:
             proxy.set_down(True)
             return True
         return False
@@ -130,13 +140,31 @@ def test_a_broker_that_waits_to_be_registered_can_be_stopped(tmp_path, chroot, p
     broker = BrokerHarness(tmp_path, f"{proxy.connect_string}/{chroot.partition('/')[2]}")
     broker.spawn()
     try:
-        eventually(lambda: proxy.cuts, timeout=60)
+        eventually(lambda: proxy.refused > 3, timeout=60)
         broker.terminate()
         wait_for_death(broker.pid, timeout=60)
-        assert "was stopped before ZooKeeper had registered it" in broker.output()
+        assert broker.output().endswith(told)
         assert "Traceback" not in broker.output()
     finally:
         broker.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_broker_that_no_zookeeper_answers_can_be_stopped(tmp_path, number):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        place = f"127.0.0.1:{mute.getsockname()[1]}"
+        broker = BrokerHarness(tmp_path, place)
+        broker.spawn()
+        try:
+            mute.settimeout(60)
+            with mute.accept()[0]:
+                os.kill(broker.pid, number)
+                wait_for_death(broker.pid, timeout=60)
+            assert broker.output().endswith(f"sparklog: stopped before a ZooKeeper had answered at {place}\n")
+            broker.reap()
+            assert broker.fate == "exited with status 1"
+        finally:
+            broker.kill()
 
 
 def controlled(kind, broker_epoch, controller_id, controller_epoch, **fields):

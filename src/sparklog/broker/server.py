@@ -390,7 +390,8 @@ class Broker:
         self._is_assembled = True
 
     def give_up_start(self) -> None:
-        """Let a ``start`` that waits for ZooKeeper to register the broker fail; ``stop`` is to follow."""
+        """Let a ``start`` that waits for ZooKeeper fail; ``stop`` is to follow."""
+        self._zookeeper.give_up()
         if self._registration is not None:
             self._registration.give_up()
 

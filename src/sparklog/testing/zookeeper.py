@@ -34,6 +34,8 @@ class CuttingProxy:
         self._down = False
         self.cuts = 0
         """How many connections a rule has ended."""
+        self.refused = 0
+        """How many came while it was down."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.connect_string = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -79,6 +81,7 @@ class CuttingProxy:
             except OSError:
                 return
             if self._down:
+                self.refused += 1
                 client.close()
                 continue
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()

@@ -17,6 +17,7 @@ another: what a broker would read there (no topics, no settings, no lists) would
 from __future__ import annotations
 
 import base64
+import threading
 import uuid
 from collections.abc import Callable
 from typing import TypeVar
@@ -52,7 +53,9 @@ class ZkClient(ZnodeClient):
         makes_chroot: bool = True,
         between_brokers: str = PLAINTEXT,
         security: ZooKeeperSecurity = OPEN,
+        given_up: threading.Event | None = None,
     ) -> None:
+        """As ``ZnodeClient``."""
         self._cluster_id = ""
         """The one that this client began with; empty until it was asked for."""
         self._known_session = 0
@@ -64,6 +67,7 @@ class ZkClient(ZnodeClient):
             on_session=on_session,
             makes_chroot=makes_chroot,
             security=security,
+            given_up=given_up,
         )
         self.brokers = Brokers(self, between_brokers)
         self.configs = Configs(self)

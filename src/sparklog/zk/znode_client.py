@@ -9,7 +9,9 @@ where its author would otherwise take what it has done itself for another's.
 
 from __future__ import annotations
 
+import math
 import random
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -40,6 +42,9 @@ OnChange = Callable[[], None]
 T = TypeVar("T")
 _NOT_OURS = b"\0"
 """What a znode that may not be read is taken to hold: nothing that anybody would write."""
+
+_LOOK_S = 0.1
+"""Between two looks whether a first connection is still waited for."""
 
 MOST_BYTES = 900_000
 """Of a znode. ZooKeeper hangs up on who sends a transaction of 1 MiB, and with that on all else that a broker asks."""
@@ -86,7 +91,9 @@ class ZnodeClient:
         on_session: Callable[[str], None],
         makes_chroot: bool = True,
         security: ZooKeeperSecurity = OPEN,
+        given_up: threading.Event | None = None,
     ) -> None:
+        """``given_up``: when another thread sets it, the first connection is waited for no longer."""
         ensemble = parse_connect(connect)
         self._session_timeout, self._connect_timeout = session_timeout, connect_timeout
         self._members = random.sample(ensemble.members, len(ensemble.members))
@@ -95,11 +102,7 @@ class ZnodeClient:
         self._on_session = on_session
         self._refused_login = False
         self.kazoo.add_listener(self._on_state)
-        try:
-            self.kazoo.start(timeout=connect_timeout)
-        except KazooTimeoutError as error:  # at once, where the login was refused before kazoo saw itself connected
-            self.kazoo.close()
-            raise CoordinationError(self._why_not_connected(connect)) from error
+        self._connect(connect, threading.Event() if given_up is None else given_up)
         if security.jaas:
             self._require_login(connect)
         if ensemble.chroot:  # given later: while it connects kazoo would warn of one that is yet to be made
@@ -110,6 +113,19 @@ class ZnodeClient:
                 self.close()
                 raise
             self.kazoo.chroot = ensemble.chroot
+
+    def _connect(self, connect: str, given_up: threading.Event) -> None:
+        """Returns when there is a session."""
+        is_live = self.kazoo.start_async()
+        looks = range(math.ceil(self._connect_timeout / _LOOK_S))
+        any(is_live.wait(_LOOK_S) or self._refused_login or given_up.is_set() for _ in looks)
+        if self.is_connected:
+            return
+        if given_up.is_set():  # an attempt that is under way may take seconds to end
+            threading.Thread(target=self.close, daemon=True).start()
+            raise CoordinationError(f"stopped before a ZooKeeper had answered at {connect}")
+        self.close()
+        raise CoordinationError(self._why_not_connected(connect))
 
     def _require_login(self, connect: str) -> None:
         """ZooKeeper hangs up on a session whose user or password is wrong, and says no more."""
@@ -157,6 +173,11 @@ class ZnodeClient:
         again = KazooRetry(max_tries=-1, max_delay=1.0, deadline=self._connect_timeout)
         answer: T = self.guarded(again, call, *args)
         return answer
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server has the session's connection now."""
+        return bool(self.kazoo.connected)
 
     @property
     def session_id(self) -> int:
