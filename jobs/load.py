@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 
 from sparklog.cli.connection import check_topics
@@ -16,7 +17,7 @@ from sparklog.spark.batch.arguments import (
     progress_settings,
 )
 from sparklog.spark.batch.load import Loaded, LoadOptions, run
-from sparklog.spark.batch.sources import FORMATS, Source
+from sparklog.spark.batch.sources import FORMATS, Source, require_source
 
 _MB = 1 << 20
 
@@ -61,6 +62,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         options = _options(args, client_settings(parser, args))
+        require_source(options.source, os.environ)
         check_topics(options.settings(), [options.topic], LOAD)
         return _load(options, args.format, as_json=args.output == "json")
     except SparklogError as error:

@@ -111,6 +111,14 @@ def _add_upserting(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--accept-partitions", action="store_true", help="go on with a topic that has more partitions")
 
 
+def _jar(text: str) -> Path:
+    """Raises ArgumentTypeError: Spark would go on without it, and lack the driver in the end."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text}")
+    return path
+
+
 def _add_database(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a relational database")
     group.add_argument("--jdbc", metavar="URL", help="a database instead: jdbc:postgresql://HOST:5432/DATABASE")
@@ -118,7 +126,7 @@ def _add_database(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--jdbc-user")
     group.add_argument("--jdbc-password-file", metavar="PATH", help="a file that has the password, and nothing else")
     group.add_argument("--jdbc-password-env", metavar="NAME", help="an environment variable that has the password")
-    group.add_argument("--jdbc-jar", metavar="PATH", action="append", default=[], help="the driver's JAR")
+    group.add_argument("--jdbc-jar", metavar="PATH", type=_jar, action="append", default=[], help="the driver's JAR")
     group.add_argument("--jdbc-driver", metavar="CLASS", help="of the JDBC driver; known for PostgreSQL")
 
 
@@ -326,8 +334,7 @@ def main() -> int:
 
 
 def _offload(options: OffloadOptions, args: argparse.Namespace, pause_s: float | None) -> int:
-    jars = [Path(each) for each in args.jdbc_jar]
-    spark = session("offload", delta=args.jdbc is None, jars=jars, **progress_settings())
+    spark = session("offload", delta=args.jdbc is None, jars=args.jdbc_jar, **progress_settings())
     try:
         with closing(_Job(spark, options, args.freshness, as_json=args.output == "json")) as job:
             return job.again_and_again(pause_s) if pause_s else job.once()

@@ -82,12 +82,22 @@ def test_an_option_that_would_do_nothing_is_refused(run, options, said):
     assert said in refused.err
 
 
-@pytest.mark.parametrize(("job", "needed"), [("offload", "--table b/c"), ("load", "--from /a --format csv --name n")])
+@pytest.mark.parametrize(("job", "needed"), [("offload", "--table b/c"), ("load", "--from . --format csv --name n")])
 def test_a_broker_that_is_away_is_told_before_spark_starts(run, job, needed, monkeypatch):
     monkeypatch.setenv("SPARKLOG_BOOTSTRAP", "127.0.0.1:1")
     done = run(job, "--topic", "a", *needed.split())
     assert done.status == 1
     assert done.err.startswith(f"{job}: no broker can be reached; tried 127.0.0.1:1 (")
+
+
+def test_files_that_are_not_there_are_told_before_spark_starts(run, monkeypatch):
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    done = run("load", "--topic", "a", "--from", "/not/there", "--format", "csv", "--name", "n")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("load: [SPARKLOG_NOT_LOADED] /not/there is not there")
+    done = run("offload", "--topic", "a", "--jdbc", "jdbc:x", "--jdbc-jar", "/not/there.jar")
+    assert (done.status, "argument --jdbc-jar: there is no file /not/there.jar" in done.err) == (2, True)
 
 
 @pytest.mark.usefixtures("without_spark")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,14 @@ FORMATS = ("parquet", "delta", "csv", "json", SEGMENTS)
 _PLACES = ("file", "part", "row")
 _DEFAULTS = {"csv": {"header": "true", "inferSchema": "true", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
 """Spark by itself makes a row of nulls of a line that it cannot read."""
+
+
+_GLOB = frozenset("{}[]*?\\")
+_CHOOSES_FILES = (
+    *("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR"),
+    *("SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
+)
+"""Variables of a Spark whose plain paths may be those of another file system than this machine's (fs.defaultFS)."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,23 @@ class Source:
     def special(self) -> list[str]:
         """Columns that are something else than a part of the value."""
         return [each for each in (self.key, self.timestamp, self.headers, self.partition) if each is not None]
+
+
+def require_source(source: Source, environment: Mapping[str, str]) -> None:
+    """Look whether a plain path is there, before a Spark starts in this ``environment``, for which nobody need wait.
+
+    Raises DataSourceError where it is certain that Spark would find nothing.
+    """
+    path = source.path
+    is_plain = ":" not in path and not _GLOB.intersection(path) and not (source.format == "delta" and "@" in path)
+    if not is_plain or any(environment.get(each) for each in _CHOOSES_FILES):
+        return
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DataSourceError("SPARKLOG_NOT_LOADED", f"{path} is not there, and nothing of it is loaded") from error
+    except (OSError, ValueError):  # Spark will say what it has against it
+        return
 
 
 def rows_of(spark: SparkSession, source: Source, partition_count: int) -> DataFrame:
