@@ -7,10 +7,10 @@ for all topics knows some. One that knows none may have just started.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from sparklog.config.likeness import alike
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -63,9 +63,3 @@ def _ask(cluster: ClusterMetadata, names: Collection[str] | None, endpoint: Endp
     if endpoint is None:
         return read_metadata(cluster.request_any(ApiKey.METADATA, build))
     return read_metadata(cluster.request(endpoint, ApiKey.METADATA, build))
-
-
-def alike(name: str, there: Collection[str]) -> str:
-    """A question behind a name that is not ``there``: was this one meant? Nothing where none is like it."""
-    near = difflib.get_close_matches(name, there, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from sparklog.cli.existing import alike
+from sparklog.config.likeness import alike
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import ConfigEntry

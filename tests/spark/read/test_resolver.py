@@ -66,6 +66,15 @@ def test_a_topic_that_is_gone_is_left_out_if_it_was_read_before(resolver, metada
         assert list(asked.partitions(read_before)) == [TopicPartition(there, 0)]
 
 
+@pytest.mark.parametrize("options", [{"subscribe": "$name"}, {"assign": '{"$name": [0]}'}])
+def test_a_topic_that_is_misspelt_may_be_another_one(resolver, make_topic, options):
+    there = make_topic(suffix="-clicks")
+    options = {name: text.replace("$name", there[:-1]) for name, text in options.items()}
+    with pytest.raises(ApiError, match=rf"topic '{there[:-1]}' .*; did you mean '{there}'\?$") as caught:
+        resolver(**options).partitions()
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 @pytest.mark.parametrize("read_before", [(), (0,)])
 def test_a_partition_that_never_was_is_refused_whatever_was_read_before(resolver, make_topic, read_before):
     topic = make_topic(partitions=2)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.client.producer.config import ProducerConfig
-from sparklog.errors import DataSourceError
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.record.batch import RecordBatch
 from sparklog.record.partitioning import partition_for
 from sparklog.record.records import iter_records
@@ -24,7 +24,12 @@ class _Cluster:
     clock = ManualClock()
 
     def topic(self, name, create):
+        if name != "t":
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
         return SimpleNamespace(topic_id=UUID(int=1), partitions=[0, 1])
+
+    def suggestion(self, name):
+        return "; did you mean 't'?"
 
 
 class _Producer:
@@ -59,3 +64,10 @@ def test_rows_of_a_partition_keep_their_order_whether_they_name_it_or_come_by_ke
 def test_a_row_that_names_no_partition_of_the_topic_is_named():
     with pytest.raises(DataSourceError, match="names partition 2 of topic 't', which has 0 to 1"):
         _write([0, None, 2])
+
+
+def test_a_topic_that_is_misspelt_may_be_another_one():
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"x"])})
+    told = r"SPARKLOG_UNKNOWN_TOPIC\] .*topic 'tt'; asked for by the row .*; did you mean 't'\?$"
+    with pytest.raises(DataSourceError, match=told):
+        TopicWriter(_Cluster(), _Producer(), "tt").write(rows)

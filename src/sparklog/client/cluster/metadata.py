@@ -12,7 +12,8 @@ from sparklog.client.cluster.retry import Backoff, retrying
 from sparklog.clock import Clock, SystemClock
 from sparklog.cluster.info import ClusterInfo, TopicInfo, metadata_request, no_such_partition, read_metadata
 from sparklog.cluster.leaders import Leaders
-from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
+from sparklog.config.likeness import alike
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import A, MetadataResponse, Request
@@ -76,6 +77,13 @@ class ClusterMetadata:
         An unknown topic is asked for again for a moment only: it may just have been created.
         """
         return self.retrying(lambda: self._describe_once(topics, create))
+
+    def suggestion(self, name: str) -> str:
+        """Behind the name of a topic that is not there: was another one meant? Nothing where none is like it."""
+        try:
+            return alike(name, self._fetch_once(None, create=False).topics)
+        except SparklogError:  # this is only a word about what has failed already
+            return ""
 
     def _describe_once(self, topics: Collection[str], create: bool) -> dict[str, TopicInfo]:
         info = self._fetch_once(topics, create)

@@ -173,8 +173,10 @@ class OffsetResolver(Resolver):
             try:
                 found |= self._cluster.describe([name])
             except ApiError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name not in may_be_gone:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
+                if name not in may_be_gone:
+                    raise ApiError(error.code, f"{error}{self._cluster.suggestion(name)}") from error
                 self._gone.add(name)
         self._gone -= found.keys()
         return [found[name] for name in names if name in found]

@@ -66,9 +66,12 @@ class TopicWriter:
         try:
             self._route(topic, rows)
         except ApiError as error:
-            if error.code in _NO_TOPIC:
-                raise DataSourceError(_NO_TOPIC[error.code], f"{error}; asked for by {_first_row(rows)}") from error
-            raise
+            if error.code not in _NO_TOPIC:
+                raise
+            is_unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            meant = self._cluster.suggestion(topic) if is_unknown else ""
+            text = f"{error}; asked for by {_first_row(rows)}{meant}"
+            raise DataSourceError(_NO_TOPIC[error.code], text) from error
 
     def _route(self, topic: str, rows: pa.RecordBatch) -> None:
         key, named = (rows.column(name) if name in rows.schema.names else None for name in ("key", "partition"))
