@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 from sparklog.cluster.info import ClusterInfo, PartitionInfo
 from sparklog.errors import ConfigError
@@ -13,25 +14,49 @@ from sparklog.structs import TopicPartition
 Plan = dict[TopicPartition, tuple[int, ...]]
 """The replicas that each partition is to have, the preferred leader first."""
 
+T = TypeVar("T")
+_FORM = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
+_KINDS: dict[type, str] = {list: "a list", str: "a text", int: "a whole number"}
+
 
 def parse_plan(text: str) -> Plan:
     """What ``kafka-reassign-partitions.sh --execute`` reads. Raises ConfigError."""
-    form = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
+    if not text.strip():
+        raise _no_plan("there is nothing in it")
     try:
-        plan: Plan = {}
-        for each in json.loads(text)["partitions"]:
-            tp = TopicPartition(str(each["topic"]), int(each["partition"]))
-            replicas = tuple(int(broker) for broker in each["replicas"])
-            if tp in plan:
-                raise ConfigError(f"the plan names {tp} twice")
-            if not replicas or len(set(replicas)) < len(replicas):
-                raise ConfigError(f"the plan gives {tp} the replicas {list(replicas)}: name one or more, each once")
-            plan[tp] = replicas
-    except KeyError as error:
-        raise ConfigError(f"the plan lacks {error.args[0]!r}; one looks like {form}") from error
-    except (ValueError, LookupError, TypeError) as error:
-        raise ConfigError(f"not a plan ({error}); one looks like {form}") from error
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _no_plan(f"it is not JSON from line {error.lineno}, column {error.colno} on") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise _no_plan("it is not JSON that can be read") from error
+    plan: Plan = {}
+    for each in _entry(document, "partitions", list):
+        tp = TopicPartition(_entry(each, "topic", str), _entry(each, "partition", int))
+        replicas = tuple(_entry(each, "replicas", list))
+        if tp in plan:
+            raise ConfigError(f"the plan names {tp} twice")
+        if not replicas or len(set(map(repr, replicas))) < len(replicas):
+            raise ConfigError(f"the plan gives {tp} the replicas {list(replicas)}: name one or more, each once")
+        if strange := [broker for broker in replicas if type(broker) is not int]:
+            raise _no_plan(f"it gives {tp} the replica {strange[0]!r}, which is not the number of a broker")
+        plan[tp] = replicas
     return plan
+
+
+def _entry(holder: object, name: str, kind: type[T]) -> T:
+    """What an object of JSON has by this name. Raises ConfigError where that is no such thing."""
+    if not isinstance(holder, dict):
+        raise _no_plan(f"{str(holder)[:40]!r} stands where an object with {name!r} should")
+    if name not in holder:
+        raise ConfigError(f"the plan lacks {name!r}; one looks like {_FORM}")
+    found = holder[name]
+    if type(found) is not kind:
+        raise _no_plan(f"its {name!r} is {repr(found)[:40]}, and not {_KINDS[kind]}")
+    return found
+
+
+def _no_plan(why: str) -> ConfigError:
+    return ConfigError(f"not a plan: {why}; one looks like {_FORM}")
 
 
 def format_plan(plan: Mapping[TopicPartition, Iterable[int]]) -> str:
