@@ -59,7 +59,7 @@ def test_a_range(here, numbers, options, expected):
         (["--from", "2013-07-05", "--to", "2013-07-04"], "--to 2013-07-04T00:00:00+00:00 is not after"),
         (["--from", "latest", "--to", "9"], "--to 9 is not after --from latest"),
         (["--to", "earliest"], "--to earliest is not after --from earliest"),
-        (["--max", "0"], "0 is not in the range x>=1"),
+        (["--max", "0"], "'0' is not a whole number from 1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

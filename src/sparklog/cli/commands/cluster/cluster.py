@@ -12,6 +12,7 @@ from sparklog.cli.display import confirm, counted, output_option, show_json, sho
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -98,9 +99,7 @@ def describe(as_json: bool, bootstrap: str) -> None:
 @click.option(
     "-t", "--topic", "topics", type=TOPIC, multiple=True, help="Of this topic; may be repeated; default: all."
 )
-@click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition of it."
-)
+@click.option("-p", "--partition", "partitions", type=WholeNumber(0), multiple=True, help="Only this partition of it.")
 @click.option("-y", "--yes", is_flag=True, help="With --unclean, do not ask first; a script must give it.")
 @output_option
 @bootstrap_option

@@ -15,6 +15,7 @@ from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.jobs import hindrance, start
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def compact() -> None:
 @click.argument("topics", type=TOPIC, nargs=-1, metavar="TOPIC...")
 @click.option("--all", "everything", is_flag=True, help="Every topic that is compacted, the brokers' own among them.")
 @click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True,
+    "-p", "--partition", "partitions", type=WholeNumber(0), multiple=True,
     help="Only this partition of the one TOPIC; may be repeated.",
 )  # fmt: skip
 @click.option(

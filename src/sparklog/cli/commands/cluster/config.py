@@ -10,6 +10,7 @@ from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import WholeNumber
 from sparklog.cli.settings import DEFAULT, check_deleted, described_changes, origin, parse_changes, told
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ def _whose(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--broker-loggers",
             "loggers",
-            type=click.IntRange(0),
+            type=WholeNumber(0),
             metavar="ID",
             help="The levels of this broker's loggers, until it stops: TRACE, DEBUG, INFO, WARN, ERROR, FATAL.",
         ),
         click.option("--all-brokers", "every_broker", is_flag=True, help="What is set for all brokers at once."),
-        click.option("--broker", type=click.IntRange(0), metavar="ID", help="The settings of this broker."),
+        click.option("--broker", type=WholeNumber(0), metavar="ID", help="The settings of this broker."),
         click.option("--topic", type=TOPIC, metavar="NAME", help="The settings of this topic."),
     ):
         command = option(command)

@@ -22,6 +22,7 @@ from sparklog.cli.erasure_report import (
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.key_file import SPELLINGS, read_keys
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import Number, WholeNumber
 from sparklog.config.job_clients import ERASE
 from sparklog.errors import SparklogError
 
@@ -43,7 +44,7 @@ _COLUMNS = (
     help="How the file spells them.",
 )  # fmt: skip
 @click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True,
+    "-p", "--partition", "partitions", type=WholeNumber(0), multiple=True,
     help="Only this partition; may be repeated.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only search: say what there is, and erase nothing.")
@@ -56,7 +57,7 @@ _COLUMNS = (
     help="Where the report is written, as JSON.  [default: erasure-TOPIC-TIME.json]",
 )  # fmt: skip
 @click.option(
-    "--wait", "patience", type=click.FloatRange(0), default=30.0, show_default=True, metavar="SECONDS",
+    "--wait", "patience", type=Number(0), default=30.0, show_default=True, metavar="SECONDS",
     help="How long to wait for replicas that are away, lag, or have a transaction open.",
 )  # fmt: skip
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")

@@ -30,6 +30,7 @@ from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_group
 from sparklog.cli.names import GROUP, TOPIC
+from sparklog.cli.numbers import WholeNumber
 from sparklog.cli.positions import METAVAR, Position, parse_position, resolve_position
 from sparklog.errors import ApiError, ErrorCode
 
@@ -143,9 +144,7 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
     multiple=True,
     help="Of this topic; may be repeated; default: all it has read.",
 )
-@click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition of it."
-)
+@click.option("-p", "--partition", "partitions", type=WholeNumber(0), multiple=True, help="Only this partition of it.")
 @click.option(
     "--to", "position", required=True, metavar=METAVAR, callback=parse_position, help="Where it is to read on."
 )

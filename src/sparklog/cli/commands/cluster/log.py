@@ -26,6 +26,7 @@ from sparklog.cli.display import (
 )
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def log() -> None:
 @log.command(short_help="Show what segments, indexes, snapshots and checkpoints hold.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=_PATHS)
 @click.option("-r", "--records", is_flag=True, help="Show the records too: keys, values, headers, markers.")
-@click.option("--from-offset", type=click.IntRange(0), help="Only batches with this offset or later ones.")
-@click.option("--to-offset", type=click.IntRange(0), help="Only batches with this offset or earlier ones.")
-@click.option("-n", "--max-batches", type=click.IntRange(0), help="Show at most so many batches of each .log file.")
+@click.option("--from-offset", type=WholeNumber(0), help="Only batches with this offset or later ones.")
+@click.option("--to-offset", type=WholeNumber(0), help="Only batches with this offset or earlier ones.")
+@click.option("-n", "--max-batches", type=WholeNumber(0), help="Show at most so many batches of each .log file.")
 @json_lines_option
 def dump(
     files: tuple[Path, ...],
@@ -184,7 +185,7 @@ def _hexdump(data: bytes, position: int) -> list[str]:
 @click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=_PATHS)
 @click.option("-r", "--records", is_flag=True, help="Decode the records of every batch too, and count them.")
 @click.option(
-    "--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Check so many segments at a time."
+    "--threads", type=WholeNumber(1, 256), default=1, show_default=True, help="Check so many segments at a time."
 )
 @json_lines_option
 def verify(directories: tuple[Path, ...], records: bool, threads: int, as_json: bool) -> int:

@@ -14,6 +14,7 @@ from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import counted, done_option, is_json, say_done, show_json, show_table
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import Number, WholeNumber
 from sparklog.errors import ApiError, SparklogError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _TOGETHER = {
 """What "reassign" can be asked for, and the options that it takes then."""
 
 throttle_option = click.option(
-    "--throttle", type=click.FloatRange(0, min_open=True), metavar="MB/S",
+    "--throttle", type=Number(0, min_open=True), metavar="MB/S",
     help="Copy no more than so many megabytes a second from each broker, and to each.",
 )  # fmt: skip
 
@@ -52,7 +53,7 @@ throttle_option = click.option(
     "-t", "--topic", "topics", type=TOPIC, multiple=True, help="Spread this topic over --brokers; may be repeated."
 )
 @click.option("--brokers", metavar="ID,ID,...", help="The brokers for --topic; default: all that live.")
-@click.option("--replication", type=click.IntRange(1), help="Replicas of each partition of --topic; default: as now.")
+@click.option("--replication", type=WholeNumber(1), help="Replicas of each partition of --topic; default: as now.")
 @click.option("--dry-run", is_flag=True, help="Print the plan as JSON and move nothing.")
 @click.option("--list", "actions", flag_value="list", multiple=True, help="Show what is on the move.")
 @click.option(
@@ -117,7 +118,7 @@ def reassign(
 
 
 @click.command(short_help="Move every replica off a broker.")
-@click.argument("broker", type=click.IntRange(0), metavar="BROKER")
+@click.argument("broker", type=WholeNumber(0), metavar="BROKER")
 @click.option("--dry-run", is_flag=True, help="Print the plan as JSON and move nothing.")
 @throttle_option
 @done_option

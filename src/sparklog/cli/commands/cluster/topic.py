@@ -15,6 +15,7 @@ from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import WholeNumber
 from sparklog.cli.settings import ON_TOPIC, check_deleted, described_changes, parse_changes, parse_settings, told
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import uuid_to_text
@@ -56,9 +57,9 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many partitions.")
+@click.option("-p", "--partitions", type=WholeNumber(1), default=1, show_default=True, help="How many partitions.")
 @click.option(
-    "-r", "--replication", type=click.IntRange(1), default=1, show_default=True,
+    "-r", "--replication", type=WholeNumber(1), default=1, show_default=True,
     help="Copies of each partition, on as many brokers: from 1 to the number of brokers.",
 )  # fmt: skip
 @click.option(
@@ -202,7 +203,7 @@ def _describe(admin: Admin, name: str, all_configs: bool, as_json: bool) -> None
     "-d", "--delete-config", "deleted", multiple=True, metavar="NAME",
     help="A setting that goes back to its default; may be repeated.",
 )  # fmt: skip
-@click.option("-p", "--partitions", type=click.IntRange(1), help="How many partitions it shall have: more than now.")
+@click.option("-p", "--partitions", type=WholeNumber(1), help="How many partitions it shall have: more than now.")
 @done_option
 @bootstrap_option
 def alter(

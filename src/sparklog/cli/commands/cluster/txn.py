@@ -11,6 +11,7 @@ from sparklog.cli.connection import administered, bootstrap_option, say_if_parti
 from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import WholeNumber
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
@@ -43,7 +44,7 @@ def txn() -> None:
 @txn.command("list", short_help="List the transactional ids of the cluster.")
 @click.option("--state", "states", multiple=True, help="Only ids in this state, such as Ongoing; may be repeated.")
 @click.option(
-    "--open-for", type=click.IntRange(0), metavar="SECONDS", help="Only transactions that have been open for longer."
+    "--open-for", type=WholeNumber(0), metavar="SECONDS", help="Only transactions that have been open for longer."
 )
 @click.option("--match", metavar="REGEX", help="Only ids that this regular expression matches whole.")
 @output_option
@@ -117,8 +118,8 @@ def commit(transactional_id: str, yes: bool, bootstrap: str) -> None:
 @txn.command(short_help="Abort a transaction in place of its producer.")
 @click.argument("transactional_id", required=False)
 @click.option("--topic", type=TOPIC, help="Of one that hangs: the topic that it is open in.")
-@click.option("--partition", type=click.IntRange(0), help="Of one that hangs: the partition that it is open in.")
-@click.option("--start-offset", type=click.IntRange(0), help="Of one that hangs: the offset at which it begins there.")
+@click.option("--partition", type=WholeNumber(0), help="Of one that hangs: the partition that it is open in.")
+@click.option("--start-offset", type=WholeNumber(0), help="Of one that hangs: the offset at which it begins there.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @done_option
 @bootstrap_option
@@ -154,7 +155,7 @@ def abort(
 @txn.command("find-hanging", short_help="Find transactions that no coordinator will end.")
 @click.argument("topics", type=TOPIC, nargs=-1, metavar="[TOPIC]...")
 @click.option(
-    "--silent-for", type=click.IntRange(0), default=_SILENT_S, show_default=True, metavar="SECONDS",
+    "--silent-for", type=WholeNumber(0), default=_SILENT_S, show_default=True, metavar="SECONDS",
     help="Only of producers that wrote nothing for so long; at least the brokers' transaction.max.timeout.ms.",
 )  # fmt: skip
 @output_option
@@ -193,7 +194,7 @@ def find_hanging(topics: tuple[str, ...], silent_for: int, as_json: bool, bootst
 @txn.command(short_help="Show which producers a topic's partitions remember.")
 @click.argument("topic", type=TOPIC)
 @click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True,
+    "-p", "--partition", "partitions", type=WholeNumber(0), multiple=True,
     help="Which; may be repeated. Default: all.",
 )  # fmt: skip
 @output_option

@@ -9,6 +9,7 @@ import click
 from sparklog.cli.connection import administered, bootstrap_option, connected, say_if_partial
 from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
+from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def writes() -> None:
 @writes.command("list", short_help="List what is open, in these scopes or in all.")
 @click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
 @click.option(
-    "--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what has been open for longer."
+    "--open-for", type=WholeNumber(0), default=0, metavar="SECONDS", help="Only what has been open for longer."
 )
 @output_option
 @bootstrap_option
@@ -64,7 +65,7 @@ def list_writes(scopes: tuple[str, ...], open_for: int, as_json: bool, bootstrap
 @click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
 @click.option(
     "--open-for",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     default=0,
     metavar="SECONDS",
     help="Only scopes with something open for longer.",
@@ -112,7 +113,7 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
 @click.argument("scope")
 @click.option(
     "--last-batch",
-    type=click.IntRange(-1),
+    type=WholeNumber(-1),
     required=True,
     metavar="BATCH",
     help="The last batch that counts as written; -1 for none.",

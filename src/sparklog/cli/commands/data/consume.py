@@ -17,6 +17,7 @@ from sparklog.cli.display import json_lines_option, progress
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.interruption import Interruption, interruptible
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import WholeNumber
 from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
 from sparklog.cli.registry_values import RegistryValues, registry_options
 from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, SparklogError
@@ -90,11 +91,11 @@ def _parse_format(_ctx: click.Context, _param: click.Parameter, text: str | None
     "-p",
     "--partition",
     "partitions",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     multiple=True,
     help="Only this partition; may be repeated.",
 )
-@click.option("-n", "--max", "most", type=click.IntRange(1), help="Print at most so many records.")
+@click.option("-n", "--max", "most", type=WholeNumber(1), help="Print at most so many records.")
 @registry_options
 @click.option("-k", "--keys", is_flag=True, help="Print each record's key before its value; null is \\N.")
 @click.option("--key-separator", default="\t", help="What is printed between key and value; default: a tab.")

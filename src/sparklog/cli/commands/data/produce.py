@@ -19,6 +19,7 @@ from sparklog.cli.display import counted, done_option, progress, rate, say_done_
 from sparklog.cli.interruption import interruptible
 from sparklog.cli.limits import NO_LIMIT, LineRefused, TopicLimits
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     "-k", "--key-separator", callback=_separator,
     help="What divides key from value, such as ':' or a tab; default: no keys.",
 )  # fmt: skip
-@click.option("-p", "--partition", type=click.IntRange(0), help="Write to this partition only; default: by key.")
+@click.option("-p", "--partition", type=WholeNumber(0), help="Write to this partition only; default: by key.")
 @click.option(
     "-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none",
     show_default=True, help="How batches are compressed.",

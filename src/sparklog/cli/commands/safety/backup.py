@@ -12,6 +12,7 @@ from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import Number, WholeNumber
 from sparklog.config.job_clients import BACKUP
 from sparklog.errors import SparklogError
 
@@ -52,7 +53,7 @@ def backup() -> None:
 @click.argument("topics", type=TOPIC, nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--dest", required=True, metavar="DEST", help="A directory, or webhdfs://NAMENODE:9870/PATH.")
 @click.option(
-    "--wait", "patience", type=click.FloatRange(0), default=5.0, show_default=True, metavar="SECONDS",
+    "--wait", "patience", type=Number(0), default=5.0, show_default=True, metavar="SECONDS",
     help="How long to look for a moment in which no transaction ends.",
 )  # fmt: skip
 @click.option("--anew", is_flag=True, help="Copy everything, as after an erasure; use no file of an earlier backup.")
@@ -113,7 +114,7 @@ def list_backups(dest: str, as_json: bool) -> None:
 
 @backup.command(short_help="Read backups again, every byte.")
 @click.argument("dest")
-@click.option("--at", "number", type=click.IntRange(0), metavar="BACKUP", help="Only this one.  [default: the last]")
+@click.option("--at", "number", type=WholeNumber(0), metavar="BACKUP", help="Only this one.  [default: the last]")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @output_option
 def verify(dest: str, number: int | None, everything: bool, as_json: bool) -> None:

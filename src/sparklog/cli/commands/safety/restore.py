@@ -10,6 +10,7 @@ import click
 
 from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json
+from sparklog.cli.numbers import WholeNumber
 from sparklog.config.job_clients import RESTORE
 from sparklog.errors import ConfigError
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 @click.option("--from-table", "table", metavar="TABLE", help="A Delta table of an offload, in place of a backup.")
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one; may be repeated.")
 @click.option("--to", "name", metavar="NAME", help="Another name for the one --topic.")
-@click.option("--at", "number", type=click.IntRange(0), metavar="BACKUP", help="Which backup.  [default: the last]")
+@click.option("--at", "number", type=WholeNumber(0), metavar="BACKUP", help="Which backup.  [default: the last]")
 @click.option("--no-groups", is_flag=True, help="Leave groups' offsets as they are.")
 @click.option(
-    "--replication", type=click.IntRange(1, 32767), metavar="N",
+    "--replication", type=WholeNumber(1, 32767), metavar="N",
     help="Copies of each partition.  [default: as many as it had, or as there are brokers]",
 )  # fmt: skip
 @output_option

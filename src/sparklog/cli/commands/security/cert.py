@@ -11,6 +11,7 @@ import click
 
 from sparklog.cli.display import output_option, show_json
 from sparklog.cli.guesses import GuessingGroup
+from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _force_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @cert.command()
 @click.argument("directory", type=_directory)
 @click.option("--name", default="sparklog CA", show_default=True, help="The authority's common name.")
-@click.option("--days", type=click.IntRange(1, 36_500), default=3650, show_default=True, help="How long it is good.")
+@click.option("--days", type=WholeNumber(1, 36_500), default=3650, show_default=True, help="How long it is good.")
 @_force_option
 def ca(directory: Path, name: str, days: int, *, force: bool) -> None:
     """Make an authority: ca.pem, which everybody is given, and ca.key, which stays where it is.
@@ -65,7 +66,7 @@ def ca(directory: Path, name: str, days: int, *, force: bool) -> None:
 )
 @click.option("--client", is_flag=True, help="For a client, which has no host name.")
 @click.option("--out", type=_directory, default=Path(), help="Where NAME.pem goes; default: here.")
-@click.option("--days", type=click.IntRange(1, 3650), default=397, show_default=True, help="How long it is good.")
+@click.option("--days", type=WholeNumber(1, 3650), default=397, show_default=True, help="How long it is good.")
 @_force_option
 def issue(
     name: str, authority: Path, hosts: tuple[str, ...], out: Path, days: int, *, client: bool, force: bool
@@ -93,7 +94,7 @@ def issue(
 @cert.command()
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--ca", "authority", type=_directory, required=True, help="Directory of ca.pem and ca.key.")
-@click.option("--days", type=click.IntRange(1, 3650), default=397, show_default=True, help="How long it is good.")
+@click.option("--days", type=WholeNumber(1, 3650), default=397, show_default=True, help="How long it is good.")
 def renew(path: Path, authority: Path, days: int) -> None:
     """Make the key and the certificate in FILE anew, for the same names, in one step.
 

@@ -12,6 +12,7 @@ import click
 from sparklog.cli.connection import administered, bootstrap_option, client_settings
 from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
+from sparklog.cli.numbers import WholeNumber
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin, DelegationToken
@@ -21,7 +22,7 @@ _MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
 
 def _period(help_: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option("--period-ms", type=click.IntRange(0), metavar="MS", help=help_)
+    return click.option("--period-ms", type=WholeNumber(0), metavar="MS", help=help_)
 
 
 @click.group(cls=GuessingGroup)
@@ -46,7 +47,7 @@ def token() -> None:
 @click.option(
     "--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who may renew it too. May be repeated."
 )
-@click.option("--lifetime-ms", type=click.IntRange(1), metavar="MS", help="How long it may last, renewed or not.")
+@click.option("--lifetime-ms", type=WholeNumber(1), metavar="MS", help="How long it may last, renewed or not.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a client's settings that use it.")
 @click.option("--force", is_flag=True, help="Write over FILE.")
 @click.option(

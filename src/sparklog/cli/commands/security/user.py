@@ -14,6 +14,7 @@ import click
 from sparklog.cli.connection import administered, bootstrap_option, in_zookeeper, zookeeper_options
 from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
+from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def list_(*, as_json: bool, **where: Any) -> None:
 @user.command(short_help="Add a user.")
 @click.argument("name")
 @_mechanisms("For this mechanism; both if none is said.")
-@click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True, help="Of the hash.")
+@click.option("--iterations", type=WholeNumber(4096, 16384), default=4096, show_default=True, help="Of the hash.")
 @_password_options
 @done_option
 @_where
@@ -121,7 +122,7 @@ def add(name: str, mechanisms: tuple[str, ...], iterations: int, password_file: 
 @user.command(short_help="Give a user another password.")
 @click.argument("name")
 @_mechanisms("For this mechanism; all that the user has if none is said.")
-@click.option("--iterations", type=click.IntRange(4096, 16384), help="Of the hash; as before if not said.")
+@click.option("--iterations", type=WholeNumber(4096, 16384), help="Of the hash; as before if not said.")
 @_password_options
 @done_option
 @_where

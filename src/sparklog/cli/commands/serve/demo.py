@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from sparklog.cli.interruption import interruptible
+from sparklog.cli.numbers import WholeNumber
 
 
 @click.command()
-@click.option("--flights", type=click.IntRange(1), help="Only the first so many departures; default: all 336,776.")
-@click.option("--partitions", type=click.IntRange(1, 100), default=4, show_default=True, help="How many the topic has.")
+@click.option("--flights", type=WholeNumber(1), help="Only the first so many departures; default: all 336,776.")
+@click.option("--partitions", type=WholeNumber(1, 100), default=4, show_default=True, help="How many the topic has.")
 @click.option(
     "--data", type=click.Path(file_okay=False, path_type=Path),
     help='Keep the cluster and the Delta table in this new directory, for "sparklog up --data"; default: keep nothing.',

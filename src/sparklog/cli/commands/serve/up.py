@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.interruption import interruptible
+from sparklog.cli.numbers import WholeNumber
 from sparklog.config.command_config import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -62,12 +63,10 @@ Ctrl-C stops the cluster; "sparklog up --secure" with the same directory goes on
 
 
 @click.command()
-@click.option(
-    "--brokers", type=click.IntRange(1, 99), help="How many brokers; default: as many as the cluster has, or 1."
-)
+@click.option("--brokers", type=WholeNumber(1, 99), help="How many brokers; default: as many as the cluster has, or 1.")
 @click.option(
     "--zookeepers",
-    type=click.IntRange(1, 9),
+    type=WholeNumber(1, 9),
     help="How many ZooKeepers, of which fewer than half may fail; default: as many as the cluster has, or 1.",
 )
 @click.option(
@@ -75,15 +74,15 @@ Ctrl-C stops the cluster; "sparklog up --secure" with the same directory goes on
     help="The cluster's directory, made if need be; a cluster that is there already goes on with its data.",
 )  # fmt: skip
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=9092, show_default=True,
+    "--port", type=WholeNumber(0, 65535), default=9092, show_default=True,
     help="The first broker's port, the next ones' follow; 0 picks free ones.",
 )  # fmt: skip
 @click.option(
-    "--metrics-port", "first_metrics_port", type=click.IntRange(-1, 65535), default=0, show_default=True,
+    "--metrics-port", "first_metrics_port", type=WholeNumber(-1, 65535), default=0, show_default=True,
     help="The port of the first broker's metrics for Prometheus, the next ones' follow; 0 picks free ones, -1 is none.",
 )  # fmt: skip
 @click.option(
-    "--web-port", type=click.IntRange(-1, 65535), default=-1, show_default=True,
+    "--web-port", type=WholeNumber(-1, 65535), default=-1, show_default=True,
     help="The port of the web page, which the first broker serves; 0 picks a free one, -1 is none.",
 )  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address that the brokers listen on.")

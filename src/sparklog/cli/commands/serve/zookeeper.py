@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.interruption import interruptible
+from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ConfigError, ConnectionFailed, SparklogError
 from sparklog.local import service_manager
 
@@ -41,11 +42,11 @@ _PARTS = {
     "--data", type=click.Path(file_okay=False, path_type=Path), required=True,
     help="This server's directory, made if need be; it is never another server's.",
 )  # fmt: skip
-@click.option("--client-port", type=click.IntRange(1, 65535), help="Port for clients, if another than in --servers.")
+@click.option("--client-port", type=WholeNumber(1, 65535), help="Port for clients, if another than in --servers.")
 @click.option(
     "--host", default="", help="Address to listen on, 0.0.0.0 for all; default: this server's own in --servers."
 )
-@click.option("--tick", type=click.IntRange(100), default=2000, show_default=True, help="tickTime, in milliseconds.")
+@click.option("--tick", type=WholeNumber(100), default=2000, show_default=True, help="tickTime, in milliseconds.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="Any other setting of zoo.cfg, such as dataLogDir; may be repeated.",

@@ -8,6 +8,7 @@ import click
 
 from sparklog.cli.connection import administering, bootstrap_option, client_config, connected
 from sparklog.cli.display import counted, output_option, printable, show_json
+from sparklog.cli.numbers import WholeNumber
 
 if TYPE_CHECKING:
     from sparklog.cli.doctor.finding import Finding
@@ -17,19 +18,19 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 @click.command()
 @click.option(
-    "--max-lag", "lag", type=click.IntRange(0), default=100_000, show_default=True, metavar="RECORDS",
+    "--max-lag", "lag", type=WholeNumber(0), default=100_000, show_default=True, metavar="RECORDS",
     help="How far a group may be behind.",
 )  # fmt: skip
 @click.option(
-    "--disk", "disk_percent", type=click.IntRange(1, 100), default=85, show_default=True, metavar="PERCENT",
+    "--disk", "disk_percent", type=WholeNumber(1, 100), default=85, show_default=True, metavar="PERCENT",
     help="How full a log directory's disk may be; from 95 on it is an error.",
 )  # fmt: skip
 @click.option(
-    "--days", "certificate_days", type=click.IntRange(0), default=30, show_default=True, metavar="DAYS",
+    "--days", "certificate_days", type=WholeNumber(0), default=30, show_default=True, metavar="DAYS",
     help="How long a certificate should still be good; below 7 it is an error.",
 )  # fmt: skip
 @click.option(
-    "--open-for", "transaction_s", type=click.IntRange(0), default=900, show_default=True, metavar="SECONDS",
+    "--open-for", "transaction_s", type=WholeNumber(0), default=900, show_default=True, metavar="SECONDS",
     help="How long a transaction may be open; at least the brokers' transaction.max.timeout.ms.",
 )  # fmt: skip
 @output_option

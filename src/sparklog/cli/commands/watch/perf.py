@@ -14,6 +14,7 @@ from sparklog.cli.display import output_option, rate, show_json
 from sparklog.cli.extents import find_extents
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
+from sparklog.cli.numbers import Number, WholeNumber
 from sparklog.cli.settings import parse_settings
 from sparklog.errors import SparklogError
 
@@ -62,11 +63,9 @@ def _config_option(command: F) -> F:
 
 @perf.command(short_help="Write random records; rate, and latencies of the acknowledgements.")
 @click.argument("topic", type=TOPIC)
-@click.option("-n", "--records", type=click.IntRange(1), default=1_000_000, show_default=True, help="How many.")
-@click.option("-s", "--size", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes of a value.")
-@click.option(
-    "--throughput", type=click.FloatRange(0, min_open=True), metavar="RECORDS", help="At most so many a second."
-)
+@click.option("-n", "--records", type=WholeNumber(1), default=1_000_000, show_default=True, help="How many.")
+@click.option("-s", "--size", type=WholeNumber(1, 1 << 20), default=100, show_default=True, help="Bytes of a value.")
+@click.option("--throughput", type=Number(0, min_open=True), metavar="RECORDS", help="At most so many a second.")
 @_acks_option
 @click.option(
     "-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none",
@@ -111,10 +110,10 @@ def produce(
 
 @perf.command(short_help="Read a topic; rate, and how long until the first records.")
 @click.argument("topic", type=TOPIC)
-@click.option("-n", "--records", type=click.IntRange(1), help="At least so many; default: all that is there.")
+@click.option("-n", "--records", type=WholeNumber(1), help="At least so many; default: all that is there.")
 @click.option("--decode/--no-decode", default=True, show_default=True, help="Take records out of their batches.")
 @click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="SECONDS",
+    "--timeout", type=Number(0, min_open=True), default=10.0, show_default=True, metavar="SECONDS",
     help="Give up when nothing has come for so long.",
 )  # fmt: skip
 @_config_option
@@ -160,11 +159,11 @@ def consume(
 
 @perf.command(short_help="Write one record at a time, and measure until it is read.")
 @click.argument("topic", type=TOPIC)
-@click.option("-n", "--records", type=click.IntRange(1), default=1000, show_default=True, help="How many.")
-@click.option("-s", "--size", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes of a value.")
+@click.option("-n", "--records", type=WholeNumber(1), default=1000, show_default=True, help="How many.")
+@click.option("-s", "--size", type=WholeNumber(1, 1 << 20), default=100, show_default=True, help="Bytes of a value.")
 @_acks_option
 @click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, metavar="SECONDS",
+    "--timeout", type=Number(0, min_open=True), default=60.0, show_default=True, metavar="SECONDS",
     help="How long one record may take.",
 )  # fmt: skip
 @_config_option

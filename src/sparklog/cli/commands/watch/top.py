@@ -9,6 +9,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.cli.numbers import Number
 from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _SORTS = ("records", "bytes", "read", "size", "lag", "name")
 
 @click.command()
 @click.option(
-    "--interval", type=click.FloatRange(0, min_open=True), default=2.0, show_default=True, metavar="SECONDS",
+    "--interval", type=Number(0, min_open=True), default=2.0, show_default=True, metavar="SECONDS",
     help="How often to look.",
 )  # fmt: skip
 @click.option("--sort", type=click.Choice(_SORTS), default="records", show_default=True, help="What comes first.")

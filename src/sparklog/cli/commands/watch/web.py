@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.connection import bootstrap_option, client_settings
+from sparklog.cli.numbers import WholeNumber
 from sparklog.cli.registry_values import registry_options, value_decoder
 
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ _NICE_BESIDE_A_BROKER = 10
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any.")
+@click.option("--port", type=WholeNumber(0, 65535), default=8080, show_default=True, help="The port; 0 for any.")
 @click.option("--allow-changes", is_flag=True, help="Let visitors change topics, settings and groups as well.")
 @click.option(
     "--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Speak TLS: certificate and key, in PEM."
 )
 @click.option("--origin", default="", metavar="URL", help="Where browsers reach a proxy before it: https://NAME.")
-@click.option("--descriptor", type=click.IntRange(3), hidden=True, help="A socket that listens there, of the parent's.")
+@click.option("--descriptor", type=WholeNumber(3), hidden=True, help="A socket that listens there, of the parent's.")
 @registry_options
 @bootstrap_option
 @click.pass_context

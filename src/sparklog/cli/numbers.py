@@ -1,0 +1,41 @@
+"""Numbers on the command line. What is none, or none of those that are allowed, is told in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click.types import _NumberRangeBase
+
+
+class WholeNumber(click.IntRange):
+    """As ``click.IntRange``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Raises BadParameter."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise _refused(value, f"a whole number{_bounds(self)}", error) from None
+
+
+class Number(click.FloatRange):
+    """As ``click.FloatRange``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Raises BadParameter."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise _refused(value, f"a number{_bounds(self)}", error) from None
+
+
+def _refused(value: object, wanted: str, error: click.BadParameter) -> click.BadParameter:
+    return click.BadParameter(f"{str(value)!r} is not {wanted}", ctx=error.ctx, param=error.param)
+
+
+def _bounds(kind: _NumberRangeBase[Any, Any]) -> str:
+    least = "" if kind.min is None else f"{' above' if kind.min_open else ' from'} {kind.min}"
+    return least if kind.max is None else f"{least} to {kind.max}"
