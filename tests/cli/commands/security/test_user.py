@@ -91,7 +91,7 @@ def test_where_there_is_no_terminal_nobody_is_asked(spawn, bootstrap, topic):
         (("--password-file", "-"), b"", "the password is empty"),
         (("--password-file", "-"), b"\xff", "not UTF-8"),
         (("--password", "hidden"), b"", "seen by everybody who lists processes"),
-        (("--iterations", "5"), b"", "4096<=x<=16384"),
+        (("--iterations", "5"), b"", "is not a whole number from 4096 to 16384"),
         (("--zk-tls-config-file", "x"), b"", "say to which by --zookeeper"),
     ],
 )
