@@ -1,10 +1,13 @@
 """Every command reaches a cluster in the same way, and a cluster that asks for TLS and passwords too."""
 
 import json
+import re
 
+import click
 import pytest
 
 from sparklog.cli.main import cli
+from sparklog.cli.rights import RIGHTS_OF_COMMANDS
 from sparklog.client.admin.admin import Admin
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.local.ports import free_port
@@ -75,6 +78,32 @@ OPERATIONS = (
     ),
     ("erase operated --keys {directory}/keys --yes --report {directory}/report", "DELETE topic operated"),
     ("compact run operated-compacted", "ALTER topic operated-compacted"),
+    ("topic delete operated-made --yes", "DELETE topic operated-made"),
+    ("cluster elect", "ALTER cluster kafka-cluster"),
+    ("quota list", "DESCRIBE_CONFIGS cluster kafka-cluster"),
+)
+MORE_OPERATIONS = (
+    ("compact status operated-compacted", "DESCRIBE topic operated-compacted"),
+    ("perf e2e operated --records 1", "READ topic operated, WRITE topic operated"),
+    ("topic create operated-new", "CREATE topic operated-new, DESCRIBE topic operated-new"),
+    ("topic describe operated", "DESCRIBE topic operated, DESCRIBE_CONFIGS topic operated"),
+    ("topic alter operated --config retention.ms=8640000", "DESCRIBE topic operated, ALTER_CONFIGS topic operated"),
+    ("topic alter operated --partitions 2", "ALTER topic operated"),
+    ("group describe operators", "DESCRIBE group operators, DESCRIBE topic operated"),
+    ("group reset-offsets operators --topic operated --to latest --yes", "READ group operators, READ topic operated"),
+    ("group delete operators --yes", "DELETE group operators"),
+    ("cluster reassign --list", "DESCRIBE cluster kafka-cluster"),
+    ("config describe --topic operated", "DESCRIBE_CONFIGS topic operated"),
+    ("config alter --topic operated --config retention.ms=8640000", "ALTER_CONFIGS topic operated"),
+    ("txn producers operated", "READ topic operated"),
+    ("log dirs", "DESCRIBE cluster kafka-cluster"),
+    ("user list", "DESCRIBE cluster kafka-cluster"),
+    ("user delete nobody --yes", "ALTER cluster kafka-cluster"),
+    ("token create --owner User:admin", "CREATE_TOKENS user User:admin"),
+    ("acl list", "DESCRIBE cluster kafka-cluster"),
+    ("acl remove --topic operated --yes", "ALTER cluster kafka-cluster"),
+    ("quota set --user nobody producer_byte_rate=1e9", "ALTER_CONFIGS cluster kafka-cluster"),
+    ("quota remove --user nobody", "ALTER_CONFIGS cluster kafka-cluster"),
 )
 """Commands, and what docs/security.md says that they need."""
 
@@ -128,21 +157,26 @@ def test_every_command_reaches_a_secured_cluster(reached, tmp_path):
 
 
 @pytest.mark.integration
-def test_an_operator_needs_what_the_page_says(secured, run, granted, tmp_path):
+@pytest.mark.parametrize("operations", [OPERATIONS, pytest.param(MORE_OPERATIONS, marks=pytest.mark.slow)])
+def test_an_operator_needs_what_the_page_says(secured, run, granted, tmp_path, operations):
     (tmp_path / "keys").write_text("forgotten\n")
     admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
     run("topic", "create", "operated", *admin)
     run("topic", "create", "operated-compacted", "--config", "cleanup.policy=compact", *admin)
+    run("topic", "create", "operated-made", *admin)
     run("produce", "operated", *admin, stdin=b"hello\n")
-    for command, rights in OPERATIONS:
+    run("group", "reset-offsets", "operators", "--topic", "operated", "--to", "earliest", "--yes", *admin)
+    for command, rights in operations:
         words = command.format(directory=tmp_path).split()
         granted("")
         refused = run(*words, *operator)
         assert refused.status == 1, command
         assert "AUTHORIZATION_FAILED" in refused.err, command
         assert refused.err.count("docs/security.md") == 1, command
+        assert " needs " in refused.err, command
         granted(rights)
-        assert run(*words, *operator).status == 0, command
+        done = run(*words, *operator)
+        assert done.status == 0, (command, done)
 
 
 @pytest.mark.integration
@@ -155,6 +189,19 @@ def test_who_may_not_read_or_write_is_told_the_right(secured, run, granted, comm
     done = run(command, "written", *operator, stdin=b"hello\n")
     assert (done.status, done.out) == (1, "")
     assert f"the user needs {right} on the topic: see docs/security.md" in done.err
+
+
+def test_every_command_that_may_be_refused_has_its_rights():
+    def paths(command, path):
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            found = ((name, command.get_command(context, name)) for name in command.list_commands(context))
+            return {each for name, inner in found for each in paths(inner, (*path, name))}
+        return {" ".join(path)} if any(each.name == "bootstrap" for each in command.params) else set()
+
+    assert paths(cli, ()) == RIGHTS_OF_COMMANDS.keys() | {"backup run", "restore", "erase"}
+    words = {word for rights in RIGHTS_OF_COMMANDS.values() for word in re.findall(r"\b[A-Z][A-Z_]+\b", rights)}
+    assert words <= {each.name for each in Operation}
 
 
 @pytest.mark.integration

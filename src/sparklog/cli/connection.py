@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from sparklog.cli.existing import require_topics
+from sparklog.cli.rights import needed
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.config.job_clients import COMMAND, RIGHTS, of_job
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
@@ -45,8 +46,11 @@ _REFUSALS = frozenset(
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     }
 )
+_NAMES_IT = " needs "
+"""In the words of a broker that has named the right itself."""
 _RIGHTS_PAGE = 'see docs/security.md, "What each request needs", and "sparklog acl list"'
 _ADVICE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 'see "sparklog topic list" for what there is',
@@ -63,12 +67,12 @@ _ADVICE = {
 }
 
 
-def advised(error: SparklogError, job: str = COMMAND, right: str = "") -> str:
-    """What went wrong, and what the user of ``job`` can do about it; ``right`` is what it needs, where that is one."""
+def advised(error: SparklogError, job: str = COMMAND) -> str:
+    """What went wrong, and what the user of ``job``, or of the running command, can do about it."""
     advice = _ADVICE.get(error.code) if isinstance(error, ApiError) else None
     if is_refusal(error) and job in RIGHTS:
         advice = f"its user needs {RIGHTS[job]} (docs/security.md: What Spark needs)"
-    elif is_refusal(error) and right:
+    elif is_refusal(error) and (right := needed()) and _NAMES_IT not in str(error):
         advice = f"the user needs {right}: {_RIGHTS_PAGE}"
     return f"{error}; {advice}" if advice else str(error)
 
@@ -145,10 +149,9 @@ def client_config(bootstrap: str, *, job: str = COMMAND, **properties: str) -> C
 
 @contextmanager
 def connected(
-    bootstrap: str, topics: Collection[str] = (), *, job: str = COMMAND, right: str = "", **properties: str
+    bootstrap: str, topics: Collection[str] = (), *, job: str = COMMAND, **properties: str
 ) -> Iterator[ClusterMetadata]:
-    """A cluster to talk to, as the running command's ``--command-config`` has it. ``job`` is the client id otherwise,
-    ``right`` what the command needs, which a refused user is told.
+    """A cluster to talk to, as the running command's ``--command-config`` has it. ``job`` is the client id otherwise.
 
     ``topics`` are those that must exist: one that is missing for certain is refused at once.
 
@@ -174,7 +177,7 @@ def connected(
             is_chosen = not named.isdisjoint({"security.protocol", "security_protocol"})
             raise ConnectionFailed(f"{error}; {_AWAY}{'' if is_chosen else _OPEN}") from error
         except ApiError as error:
-            raise ApiError(error.code, advised(error, job, right)) from error
+            raise ApiError(error.code, advised(error, job)) from error
 
 
 @contextmanager

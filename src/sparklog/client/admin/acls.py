@@ -80,8 +80,8 @@ class AclAdmin(AdminBase):
         asked = list(filters)
 
         def check(answer: DeleteAclsResponse) -> None:
-            for filter_, each in zip(asked, answer.filter_results, strict=True):
-                raise_error(each, f"cannot remove what {filter_} finds")
+            for each in answer.filter_results:
+                raise_error(each, "cannot remove entries of access control lists")
                 raise_first(each.matching_acls, lambda failed: f"cannot remove an entry of {failed.resource_name!r}")
 
         answer = await self._session.any_broker_request(

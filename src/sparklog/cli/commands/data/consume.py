@@ -41,7 +41,6 @@ _ROUND_BYTES = 4 << 20
 _FOLLOWERS_PATIENCE_MS = 3000
 """For which what keeps --follow from reading is not told: leaders move, and a new topic is not known everywhere yet."""
 
-_RIGHT = "READ on the topic"
 _ANSWER_MS = "5000"
 """How long one broker may keep the others' records waiting."""
 NULL = rb"\N"
@@ -146,7 +145,7 @@ def consume(
     if layout.form is not None and (layout.as_json or layout.keys):
         raise click.UsageError("--format says all: leave out --keys and --output json")
     values = RegistryValues(shape["registry"], shape["registry_config"])
-    with connected(bootstrap, [topic], right=_RIGHT, request_timeout_ms=_ANSWER_MS) as cluster:
+    with connected(bootstrap, [topic], request_timeout_ms=_ANSWER_MS) as cluster:
         reading = _Reading(cluster, topic, partitions, layout, values)
         if follow:
             reading.follow(start, most)
@@ -214,7 +213,7 @@ class _Reading:
         """``error`` says where the partition can be read no further."""
         self.left_out.add(tp)
         advice = f"; --partition {tp.partition} --from OFFSET reads on behind it" if _is_damage(error) else ""
-        said = advised(error, right=_RIGHT) if is_refusal(error) else str(error)
+        said = advised(error) if is_refusal(error) else str(error)
         click.echo(f"{said}; {tp} is not read further{advice}", err=True)
 
     def _bounded(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[_Round]:

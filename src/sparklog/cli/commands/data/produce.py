@@ -92,9 +92,7 @@ def produce(
     """
     with ExitStack() as stack:
         descriptor = sys.stdin.fileno() if file is None else stack.enter_context(file.open("rb")).fileno()
-        cluster = stack.enter_context(
-            connected(bootstrap, right="WRITE on the topic", compression_type=compression, acks=acks)
-        )
+        cluster = stack.enter_context(connected(bootstrap, compression_type=compression, acks=acks))
         writer = _LineWriter(cluster, topic, partition, key_separator, null_empty)
         writer.run(descriptor, os.fstat(descriptor).st_size or None)
 
