@@ -8,6 +8,7 @@ import pytest
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.secured import ADMIN
 
 pytestmark = pytest.mark.integration
 numbers = count()
@@ -32,6 +33,15 @@ def topic(admin):
     admin.create_topics([NewTopic(name, 4, 1)])
     yield name
     admin.delete_topics([name])
+
+
+@pytest.fixture
+def topic_of_others(secured):
+    name = f"secret-{next(numbers)}"
+    with Admin(secured.client(ADMIN)) as admin:
+        admin.create_topics([NewTopic(name, 1)])
+        yield name
+        admin.delete_topics([name])
 
 
 def replicas(admin, topic):
@@ -142,3 +152,14 @@ def test_what_cannot_be_is_said(run, admin, topic, arguments, status, said):
     found = reassign(run, *(topic if each == "TOPIC" else each for each in arguments), status=status)
     assert said in found.err
     assert admin.list_partition_reassignments([TopicPartition(topic, 0)]) == {}
+
+
+def test_a_refused_user_is_not_told_that_nothing_is_there(run, secured, operator, topic_of_others, tmp_path):
+    plan = {"partitions": [{"topic": topic_of_others, "partition": 0, "replicas": [0]}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    for command in (("drain", "0"), ("reassign", "--topic", topic_of_others), ("reassign", "--plan", "plan.json")):
+        arguments = [tmp_path / each if each == "plan.json" else each for each in command]
+        done = run("cluster", *arguments, "--command-config", secured.client_file(operator))
+        assert (done.status, done.out) == (1, ""), command
+        assert "AUTHORIZATION_FAILED" in done.err, command
+        assert " needs " in done.err, command

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import administered, bootstrap_option, is_refusal, may_be_partial
 from sparklog.cli.display import counted, done_option, is_json, say_done, show_json, show_table
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.names import TOPIC
@@ -113,7 +113,10 @@ def reassign(
             _follow(admin)
         else:
             info = admin.describe_cluster()
-            plan = _plan(info, plan_file, topics, brokers, replication)
+            plan = None if plan_file is None else _read(plan_file)
+            _check_described(admin, info, topics if plan is None else {tp.topic for tp in plan})
+            if plan is None:
+                plan = _spread(info, topics, _ids(brokers) if brokers else sorted(info.brokers), replication)
             _execute(admin, info, plan, throttle, dry_run=dry_run)
 
 
@@ -142,7 +145,8 @@ def drain(broker: int, dry_run: bool, throttle: float | None, bootstrap: str) ->
 
 
 def _check_seen(admin: Admin, broker: int) -> None:
-    """Raises SparklogError where the broker, if it lives, has replicas of topics that the user may not describe.
+    """Raises SparklogError where the broker, if it lives, has replicas of topics that the user may not describe, or
+    may not be asked for them.
 
     Brokers leave such topics out without a word, so their replicas would stay, and be lost with the broker. What is
     being deleted is not described any more, and soon gone: so it is looked again.
@@ -163,7 +167,10 @@ def _unseen(admin: Admin, broker: int) -> list[TopicPartition]:
     from sparklog.cluster.plan import present
     from sparklog.structs import BrokerId
 
-    found, _ = admin.reachable_log_dirs()
+    found, failures = admin.reachable_log_dirs()
+    error = failures.get(BrokerId(broker))
+    if error is not None and is_refusal(error):
+        raise error
     there = {tp for each in found.get(BrokerId(broker), ()) for tp in each.sizes}
     return sorted(there - present(admin.describe_cluster()).keys())  # asked after: topics may just have been made
 
@@ -181,17 +188,20 @@ def _what_is_asked(given: Sequence[str]) -> str:
     return asked[0]
 
 
-def _plan(
-    info: ClusterInfo, plan_file: Path | None, topics: Collection[str], brokers: str | None, replication: int | None
-) -> Plan:
+def _read(plan_file: Path) -> Plan:
     from sparklog.cluster.plan import parse_plan
 
-    if plan_file is not None:
-        try:
-            return parse_plan(plan_file.read_text("utf-8"))
-        except UnicodeDecodeError as error:
-            raise click.BadParameter(f"{plan_file} is not UTF-8 text: {error.reason}", param_hint="--plan") from error
-    return _spread(info, topics, _ids(brokers) if brokers else sorted(info.brokers), replication)
+    try:
+        return parse_plan(plan_file.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{plan_file} is not UTF-8 text: {error.reason}", param_hint="--plan") from error
+
+
+def _check_described(admin: Admin, info: ClusterInfo, topics: Iterable[str]) -> None:
+    """Raises ApiError where the user may not describe one of the topics: ``info`` lacks it then, though it is there."""
+    missing = sorted(name for name in topics if name not in info.topics)
+    if missing and may_be_partial(admin):
+        admin.describe_topics(missing)
 
 
 def _ids(text: str) -> list[int]:
