@@ -57,6 +57,18 @@ def test_what_zookeeper_is_told(tmp_path, started):
 
 
 @pytest.mark.parametrize(
+    ("observers", "lines", "told_else"),
+    [("", set(), {}), (",2=127.0.0.2:2888:3888:observer", {"server.1", "server.2"}, {"standaloneEnabled": "false"})],
+)
+def test_one_server_that_votes_is_no_ensemble_unless_others_observe(tmp_path, started, observers, lines, told_else):
+    ports = ":".join(str(free_port()) for _ in range(3))
+    EnsembleMember(tmp_path, parse_ensemble(f"1=127.0.0.1:{ports}{observers}"), 1).spawn()
+    told = settings_in(tmp_path)
+    assert {name for name in told if name.startswith("server.")} == lines
+    assert {name: value for name, value in told.items() if name == "standaloneEnabled"} == told_else
+
+
+@pytest.mark.parametrize(
     ("found", "named"),
     [
         ({"myid": "2\n"}, "is the directory of member '2', not of 1"),

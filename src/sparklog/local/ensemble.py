@@ -77,6 +77,15 @@ class Ensemble:
         return sum(not each.observer for each in self.servers)
 
     @property
+    def is_one_server(self) -> bool:
+        return len(self.servers) == 1
+
+    @property
+    def has_one_voter(self) -> bool:
+        """Beside observers."""
+        return self.voters == 1 and not self.is_one_server
+
+    @property
     def may_fail(self) -> int:
         """So many of those that vote may be lost, and the others go on."""
         return (self.voters - 1) // 2

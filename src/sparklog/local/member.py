@@ -119,10 +119,13 @@ class EnsembleMember(EmbeddedZooKeeper):
             "autopurge.snapRetainCount": _SNAPSHOTS_KEPT,
             "quorumListenOnAllIPs": str(self._listens_everywhere).lower(),
             **({"peerType": "observer"} if self.server.observer else {}),
+            **({"standaloneEnabled": "false"} if self.ensemble.has_one_voter else {}),
             **({"sslQuorum": "true", **self.tls.settings("ssl.quorum")} if self.tls else {}),
             **self._more,
         }
-        servers = {f"server.{each.id}": each.line for each in self.ensemble.servers}
+        # ZooKeeper ignores the line of an only server, and says so as of an error
+        members = () if self.ensemble.is_one_server else self.ensemble.servers
+        servers = {f"server.{each.id}": each.line for each in members}
         return {**super().settings(), **own, **servers}
 
     @property

@@ -50,6 +50,8 @@ def test_one_server_serves_says_so_and_stops_when_told(spawn, run, tmp_path, pro
     server.wait_for("sparklog zookeeper 7 serves alone\n")
     assert f"sparklog zookeeper 7 listening on 127.0.0.1:{port}\n" in server.said
     assert "note: one server that votes" in server.said
+    assert "ERROR" not in server.said
+    assert "majority" not in server.said
     refused = run("zookeeper", "--id", 7, "--servers", listed(7), "--data", server.directory)
     assert (refused.status, refused.out) == (1, "")
     assert f"is in use by a running ZooKeeper (process {server.process.pid})" in refused.err
@@ -90,6 +92,15 @@ def test_a_server_that_dies_ends_the_command_with_the_reason(spawn, tmp_path):
     )
     last = server.said.splitlines()[-1]
     assert re.match(r"sparklog: ZooKeeper 1 exited with status \d+, since its data cannot be read: move", last), last
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_one_that_votes_may_have_an_observer(spawn, tmp_path):
+    servers = f"{listed(1, 2)}:observer"
+    one, other = (Foreground(spawn, tmp_path / str(each), each, servers) for each in (1, 2))
+    one.wait_for("sparklog zookeeper 1 leads\n")
+    other.wait_for("sparklog zookeeper 2 observes\n")
 
 
 @pytest.mark.slow

@@ -29,6 +29,8 @@ _PARTS = {
     "standalone": "serves alone",
     "": "serves nobody: it waits for a majority of the servers that vote",
 }
+_SILENT = "serves nobody"
+"""Said of a server that waits for no others."""
 
 
 @click.command()
@@ -121,7 +123,7 @@ def _run(member: EnsembleMember) -> None:
     try:
         click.echo(f"sparklog zookeeper {member.server.id} listening on {member.connect_string}")
         for part in _parts(member):
-            text = _PARTS.get(part, part)
+            text = _SILENT if member.ensemble.is_one_server and not part else _PARTS.get(part, part)
             click.echo(f"sparklog zookeeper {member.server.id} {text}")
             service_manager.tell(*([service_manager.READY] if part else []), service_manager.status(text))
     finally:
@@ -132,7 +134,7 @@ def _run(member: EnsembleMember) -> None:
 
 def _parts(member: EnsembleMember) -> Iterator[str]:
     """Its part, whenever that changes; what it logs meanwhile is passed on."""
-    known: str | None = None
+    known = "" if member.ensemble.is_one_server else None  # an only one is silent while it starts
     asked_at = 0.0
     while True:
         time.sleep(_LOOK_S)
