@@ -2,7 +2,7 @@ import tracemalloc
 
 import pytest
 
-from sparklog.record.partitioning import Misplaced, coordinator_partition, murmur2, partition_for
+from sparklog.record.partitioning import coordinator_partition, murmur2, partition_for
 
 pytestmark = pytest.mark.usefixtures("codec")
 
@@ -41,15 +41,3 @@ def test_long_names_are_not_kept():
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 500_000
-
-
-def test_names_that_are_looked_for_elsewhere_are_counted_and_the_first_of_them_told():
-    names = [f"group-{number}" for number in range(40)]
-    home = [name for name in names if coordinator_partition(name, 3) == 1]
-    same, more = Misplaced(1, 3), Misplaced(1, 4)
-    for name in home:
-        same.add(name)
-        more.add(name)
-    away = [name for name in home if coordinator_partition(name, 4) != 1]
-    assert (same.number, str(same)) == (0, "")
-    assert (more.number, str(more)) == (len(away), f"{', '.join(away[:3])}, ...")

@@ -42,15 +42,13 @@ from sparklog.group.pending import GroupOffsets, PlacedOffset
 from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, in_question, in_steps, offset_deletion
 from sparklog.group.reserved import reserved_error
 from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
+from sparklog.net.misplaced import Misplaced, misplaced_in
 from sparklog.net.turns import Turns
 from sparklog.protocol.slices import Steps
 from sparklog.record.control import ProducerIdAndEpoch
-from sparklog.record.partitioning import Misplaced
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
-_TOLD_S = 0.5
-"""Between two looks whether the controller has told of the topic."""
 _SLICE = 200
 """So many groups are listed in one step, and taken in or sent away in one turn of the loop."""
 
@@ -276,20 +274,9 @@ class GroupCoordinator:
             hosted = led.host(group_id)
             hosted.group.pending_commits[tp] += 1
             hosted.keep()
-        await self._tell_misplaced(led)
-
-    async def _tell_misplaced(self, led: LedPartition) -> None:
-        """Once it is known how many partitions there are: name the groups that are looked for in others."""
-        while self._is_current(led) and not self._board.store.is_leader(led.number):
-            await asyncio.sleep(_TOLD_S)
-        if not self._is_current(led):
-            return
-        misplaced = Misplaced(led.number, self._board.store.partition_count)
-        for number, group_id in enumerate([*led.hosted]):
-            misplaced.add(group_id)
-            if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
-        if misplaced.number:
+        store = self._board.store
+        misplaced = await misplaced_in(store, led.number, led.hosted, lambda: self._is_current(led))
+        if misplaced is not None:
             _say_misplaced(led.number, misplaced)
 
     async def _read(self, led: LedPartition) -> tuple[GroupLoader, dict[str, Hosted]] | None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _SHORT = 256
 """Characters."""
-_NAMED = 3
 
 
 def murmur2(data: Buffer) -> int:
@@ -35,29 +34,6 @@ def coordinator_partition(name: str, count: int) -> int:
     It is remembered for short names, so that what is remembered stays small: a client may send names of 32 KB.
     """
     return _short_names_partition(name, count) if len(name) <= _SHORT else _hashed(name, count)
-
-
-class Misplaced:
-    """The names, in a partition of a coordinator's topic, that are looked for in others: its count was changed since.
-
-    The first of them are remembered. ``add`` is asked of each name.
-    """
-
-    def __init__(self, partition: int, partition_count: int) -> None:
-        self._partition = partition
-        self.partition_count = partition_count
-        self.number = 0
-        self._first: list[str] = []
-
-    def add(self, name: str) -> None:
-        """Take note of ``name`` if it is looked for elsewhere."""
-        if coordinator_partition(name, self.partition_count) != self._partition:
-            self.number += 1
-            if len(self._first) < _NAMED:
-                self._first.append(name)
-
-    def __str__(self) -> str:
-        return ", ".join(self._first) + (", ..." if self.number > len(self._first) else "")
 
 
 def _hashed(name: str, count: int) -> int:

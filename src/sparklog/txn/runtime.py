@@ -18,8 +18,9 @@ from typing import NamedTuple, Protocol, TypeVar
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.misplaced import Misplaced, misplaced_in
 from sparklog.net.tasks import Tasks
-from sparklog.record.partitioning import Misplaced, coordinator_partition
+from sparklog.record.partitioning import coordinator_partition
 from sparklog.structs import DECIDER_PREFIX, TopicPartition
 from sparklog.txn.completion import Completion
 from sparklog.txn.machine import Decision, EndRequest, InitRequest, TransactionMachine, TransactionSettings
@@ -280,20 +281,8 @@ class TransactionCoordinator:
         led.is_loading = False
         for held in [each for each in found.values() if each.current.state in COMPLETION]:
             self._complete_if_prepared(led, held)
-        await self._tell_misplaced(led)
-
-    async def _tell_misplaced(self, led: _LedPartition) -> None:
-        """Once it is known how many partitions there are: name the ids that are looked for in others."""
-        while self._led.get(led.number) is led and not self._log.is_leader(led.number):
-            await asyncio.sleep(_RETRY_SECONDS)
-        if self._led.get(led.number) is not led:
-            return
-        misplaced = Misplaced(led.number, self._log.partition_count)
-        for number, id_ in enumerate([*led.held]):
-            misplaced.add(id_)
-            if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
-        if misplaced.number:
+        misplaced = await misplaced_in(self._log, led.number, led.held, lambda: self._led.get(led.number) is led)
+        if misplaced is not None:
             _say_misplaced(led.number, misplaced)
 
     async def _read(self, led: _LedPartition) -> dict[str, HeldTransaction] | None:
