@@ -6,15 +6,16 @@ from cli.doctor.clusters import cluster
 from sparklog.cli.doctor.examination import Examination, Limits
 from sparklog.client.admin.groups import GroupListing
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.errors import ConnectionFailed
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.testing.clock import ManualClock
 
 
 class Groups:
     """An Admin that tells of groups, one answer after another, and of nothing else."""
 
-    def __init__(self, *answers):
+    def __init__(self, *answers, error=None):
         self._answers = list(answers)
+        self._error = error
 
     def describe_cluster(self):
         return cluster({})
@@ -28,7 +29,7 @@ class Groups:
 
     def __getattr__(self, name):
         def refuse(*_, **__):
-            raise ConnectionFailed(name)
+            raise self._error or ConnectionFailed(name)
 
         return refuse
 
@@ -50,3 +51,19 @@ def test_a_rebalance_is_looked_at_again():
 @pytest.mark.parametrize("state", ["Stable", "Empty"])
 def test_nothing_is_waited_for_without_a_rebalance(state):
     assert looked_at({"a": state}) == ([], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (
+            ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED),
+            "ask as a user with DESCRIBE on the cluster: --command-config FILE",
+        ),
+        (ApiError(ErrorCode.REQUEST_TIMED_OUT), "mend that first"),
+    ],
+)
+def test_what_a_user_may_not_see_is_to_be_asked_for_as_another(error, advice):
+    config = ClientConfig.from_properties({"bootstrap.servers": "127.0.0.1:9092"})
+    found = Examination(Groups({}, error=error), config, ManualClock(), Limits()).run()
+    assert {each.advice for each in found if each.what.startswith("could not be looked at")} == {advice}

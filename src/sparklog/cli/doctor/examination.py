@@ -9,7 +9,7 @@ from functools import cached_property
 from http.client import HTTPException
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from sparklog.cli.connection import may_be_partial
+from sparklog.cli.connection import is_refusal, may_be_partial
 from sparklog.cli.doctor.certificates import (
     certificate_findings,
     expired_findings,
@@ -45,7 +45,7 @@ from sparklog.cli.doctor.progress import (
 from sparklog.cli.doctor.settings import MIN_ISR, UNCLEAN, setting_findings
 from sparklog.cli.extents import find_extents
 from sparklog.cli.internal import is_internal_group
-from sparklog.errors import ApiError, AuthenticationFailed, ErrorCode, SparklogError
+from sparklog.errors import AuthenticationFailed, SparklogError
 from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ _ASK_S = 5.0
 """How long one broker may take to answer."""
 _REBALANCE_S = 10.0
 """How long a rebalance may take: members hear of one by the next heartbeat, 3 s unless set otherwise."""
-_DENIED = {ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 _AS_ANOTHER = "ask as a user with DESCRIBE on the cluster: --command-config FILE"
 
@@ -303,8 +302,7 @@ def _looked_at(part: str, look: Callable[[], Iterable[Finding]]) -> list[Finding
 
 
 def _unseen(part: str, error: SparklogError) -> Finding:
-    is_denied = isinstance(error, ApiError) and error.code in _DENIED
-    advice = _AS_ANOTHER if is_denied else "mend that first"
+    advice = _AS_ANOTHER if is_refusal(error) else "mend that first"
     return Finding(Severity.NOTE, f"could not be looked at: {error}", (part,), advice)
 
 
