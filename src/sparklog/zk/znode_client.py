@@ -117,8 +117,9 @@ class ZnodeClient:
     def _connect(self, connect: str, given_up: threading.Event) -> None:
         """Returns when there is a session."""
         is_live = self.kazoo.start_async()
-        looks = range(math.ceil(self._connect_timeout / _LOOK_S))
-        any(is_live.wait(_LOOK_S) or self._refused_login or given_up.is_set() for _ in looks)
+        for _ in range(math.ceil(self._connect_timeout / _LOOK_S)):
+            if is_live.wait(_LOOK_S) or self._refused_login or given_up.is_set():
+                break
         if self.is_connected:
             return
         if given_up.is_set():  # an attempt that is under way may take seconds to end
