@@ -147,6 +147,29 @@ def test_of_two_jobs_one_wins(spark, cluster, table, options, make, send):
     assert run(spark, options(name)) == []
 
 
+def test_a_later_commit_of_a_job_runs_its_tasks_and_nothing_else(spark, options, make, send):
+    name, context = make(), spark.sparkContext
+    with closing(Offload(spark, options(name))) as job:
+        send(name, 0, 10)
+        assert [each.records for each in job.commits()] == [10]
+        send(name, 10, 20)
+        context.setJobGroup(name, "a later commit")
+        try:
+            assert [each.records for each in job.commits()] == [20]
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", None)
+        assert len(context.statusTracker().getJobIdsForGroup(name)) == 1
+
+
+def test_two_jobs_that_take_turns_add_each_record_once(spark, cluster, table, options, make, send):
+    name = make()
+    with closing(Offload(spark, options(name))) as one, closing(Offload(spark, options(name))) as other:
+        for number in range(5):
+            send(name, 10 * number, 10)
+            assert [each.records for each in (one if number % 3 else other).commits()] == [10]
+    assert in_table(spark, table) == in_log(spark, cluster, name)
+
+
 def test_aborted_and_undecided_records_stay_out(spark, cluster, table, options, make):
     name = make(1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name) as producer:

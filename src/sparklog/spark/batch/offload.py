@@ -185,6 +185,8 @@ class Offload:
             changes = 0
             yield committed
             self._destination.tend(outcomes)
+            if not plan.behind:
+                return
 
     def _tell_groups(self, plan: _Plan, offsets: Offsets) -> None:
         """All below ``offsets`` is in the place."""

@@ -88,7 +88,7 @@ class TableIntake(TaskIntake[OutcomeT]):
 
     @property
     def is_empty(self) -> bool:
-        return self._commit.table.is_empty
+        return self._commit.is_empty
 
     def expect(self, partitions: Iterable[Progress]) -> None:
         self._commit.expect(partitions)

@@ -12,7 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from delta.exceptions import (
@@ -73,7 +73,6 @@ class TableFacts:
     """The leader epochs in which these offsets were found."""
     partition_counts: dict[Progress, int]
     """How many partitions each topic had, as far as that was noted (``Progress.of_topic``)."""
-    is_empty: bool
     table_id: str
     """Drawn by Delta when the table was made."""
     properties: dict[str, str]
@@ -86,6 +85,23 @@ class TableFacts:
     def stored(self) -> StructType:
         """The columns that are in the files: those of the partition are in their names."""
         return StructType([each for each in self.schema.fields if each.name not in self.partition_by])
+
+
+@dataclass(slots=True)
+class _LastCommit:
+    """The applications' versions as the last commit of this job left them: Delta finds them out in jobs of Spark, which
+    take a second of processor time however little is committed.
+
+    They hold for the one version of the table that follows the one which the job had read, and for no other.
+    """
+
+    table_id: str = ""
+    version: int = -1
+    applications: dict[str, int] = field(default_factory=dict)
+
+    def known(self, table_id: str, version: int) -> dict[str, int] | None:
+        """Those of a version of a table; None if they have to be found out."""
+        return self.applications if (table_id, version) == (self.table_id, self.version) else None
 
 
 class DeltaTable:
@@ -104,6 +120,7 @@ class DeltaTable:
         self._spark = spark
         self._columns = columns or TableColumns()
         self._is_upserted = is_upserted
+        self._last = _LastCommit()
         self._delta = _delta_of(spark)
 
     def create(self, partition_by: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
@@ -136,7 +153,8 @@ class DeltaTable:
 
     def begin(self) -> Commit:
         """Begin a commit on the table as it is now. Raises DataSourceError for a table that does not suit."""
-        commit = Commit(self._spark, self._delta, self._log.startTransaction(), self.name, self._columns)
+        transaction = self._log.startTransaction()
+        commit = Commit(self._spark, self._delta, transaction, self.name, self._columns, self._last)
         if self._is_upserted != (commit.table.properties.get(UPSERT_PROPERTY) == "true"):
             kind = (
                 "was not made for upserts: name another table, or make it"
@@ -202,12 +220,21 @@ class DeltaTable:
 class Commit:
     """A commit that has begun: what the table was then, and what is to be added."""
 
-    def __init__(self, spark: SparkSession, delta: Any, transaction: Any, name: str, columns: TableColumns) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        delta: Any,
+        transaction: Any,
+        name: str,
+        columns: TableColumns,
+        last: _LastCommit,
+    ) -> None:
         self._jvm = spark._jvm
         self._delta = delta
         self._transaction = transaction
         self._name = name
         self._columns = columns
+        self._last = last
         self._evolved: StructType | None = None
         self._properties: dict[str, str] = {}
         self._epochs: dict[Progress, int] = {}
@@ -222,17 +249,20 @@ class Commit:
         schema = self._suited(StructType.fromJson(json.loads(metadata.schemaString())))
         partition_by = _partition_columns(metadata)
         _check(self._name, schema, partition_by, configuration, self._columns.partition_columns)
-        applications = _pairs(snapshot.transactions().mkString("\n"))
+        table_id, version = str(metadata.id()), int(snapshot.version())
+        known = self._last.known(table_id, version)
+        if known is None:
+            known = {name: int(each) for name, each in _pairs(snapshot.transactions().mkString("\n"))}
+        self._applications = known
         return TableFacts(
             str(snapshot.path().getParent().toString()),
-            int(snapshot.version()),
+            version,
             schema,
             partition_by,
-            _told(applications, APPLICATION),
-            _told(applications, EPOCH_APPLICATION),
-            _told(applications, COUNT_APPLICATION),
-            is_empty=int(snapshot.numOfFiles()) == 0,
-            table_id=str(metadata.id()),
+            _told(self._applications, APPLICATION),
+            _told(self._applications, EPOCH_APPLICATION),
+            _told(self._applications, COUNT_APPLICATION),
+            table_id=table_id,
             properties=configuration,
         )
 
@@ -246,12 +276,18 @@ class Commit:
             self._evolved = found.schema
         return found.schema
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no file. Delta counts them in jobs of Spark, unlike all that ``table`` says."""
+        return int(self._transaction.snapshot().numOfFiles()) == 0
+
     def expect(self, partitions: Iterable[Progress]) -> None:
         """Let the commit fail if another one writes the offsets of these before it; the first of all, if any does."""
+        expected = self._transaction.readTxn()  # its ``txnVersion`` would find out the version as well
         for each in partitions:
-            self._transaction.txnVersion(each.to_application())
+            expected.addOne(each.to_application())
         if not self.table.progress:
-            self._transaction.txnVersion(_FIRST)
+            expected.addOne(_FIRST)
 
     def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
         """Let the commit say in which leader epochs its offsets were found."""
@@ -311,6 +347,9 @@ class Commit:
         except _CHANGES as error:
             said = f"table {self._name} was changed while rows were written for it: {first_line(error)}"
             raise Changed("SPARKLOG_TABLE_CHANGED", said) from error
+        if version == self.table.version + 1:  # else others have committed between
+            self._last.table_id, self._last.version = self.table.table_id, version
+            self._last.applications = self._applications | versions
         self._sync(version)
         return version
 
@@ -378,11 +417,11 @@ def _delta_of(spark: SparkSession) -> Any:
     return delta
 
 
-def _told(applications: Iterable[tuple[str, str]], kind: str) -> dict[Progress, int]:
+def _told(applications: Mapping[str, int], kind: str) -> dict[Progress, int]:
     """The versions of the applications of one kind."""
     return {
-        known: int(version)
-        for application, version in applications
+        known: version
+        for application, version in applications.items()
         if (known := Progress.from_application(application, kind)) is not None
     }
 
