@@ -473,6 +473,27 @@ async def test_a_log_that_is_deleted_meanwhile_is_let_alone(stage):
 
 
 @on_loop
+async def test_another_topic_of_the_name_that_comes_while_a_replica_waits_for_its_turn_is_let_alone(stage):
+    async with stage() as built:
+        await built.gated()
+        end = built.make(OTHER).log_end_offset
+        assert "its turn" in built.eraser.ask(FIRST, OTHER, end).why
+        async with built.changing:
+            built.logs.delete(OTHER)
+            other = built.logs.get_or_create(OTHER, CONFIG, UUID(int=2))
+        fill(other)
+        before = records_of(other)
+        assert {each[1] for each in before} >= {SECRET}
+        waiting = built.eraser.ask(FIRST, OTHER, end)
+        built.let_go()
+        async with asyncio.timeout(PATIENCE_S):
+            while waiting.is_queued:
+                await asyncio.sleep(0.01)
+        assert (waiting.state, waiting.why) == (State.WAITING, "its log is not open here now")
+        assert records_of(other) == before
+
+
+@on_loop
 async def test_a_move_that_begins_meanwhile_ends_it(stage, tmp_path):
     async with stage() as built:
         log, end = await built.gated()

@@ -126,7 +126,7 @@ class LogEraser:
         self._settings = settings
         self._tasks = Tasks(loop, lambda name, error: _logger.error("%s failed", name, exc_info=error))
         self._rounds: dict[RoundId, _Round] = {}
-        self._queue: deque[tuple[_Round, Erasing]] = deque()
+        self._queue: deque[tuple[_Round, Erasing, Log]] = deque()
         self._running: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -198,13 +198,13 @@ class LogEraser:
                 why = self._obstacle(log, replica.end_offset, known.scan_only)
                 replica.wait(why or "its turn: this broker erases one replica at a time")
                 if why is None:
-                    self._put_in_queue(known, replica)
+                    self._put_in_queue(known, replica, log)
         except (LogError, OSError) as error:
             replica.fail(f"its log cannot be written: {error}")
 
-    def _put_in_queue(self, known: _Round, replica: Erasing) -> None:
+    def _put_in_queue(self, known: _Round, replica: Erasing, log: Log) -> None:
         replica.is_queued = True
-        self._queue.append((known, replica))
+        self._queue.append((known, replica, log))
         if self._running is None or self._running.done():
             self._running = self._tasks.spawn(self._run(), "erasing records")
 
@@ -247,18 +247,17 @@ class LogEraser:
 
     async def _take_all(self, worker: Worker) -> None:
         while self._queue:
-            known, replica = self._queue.popleft()
+            known, replica, log = self._queue.popleft()
             try:
-                await self._take(known, replica, worker)
+                await self._take(known, replica, log, worker)
             finally:
                 replica.is_queued = False
             if all(each.is_over for each in known.replicas.values()):
                 known.keys = None
 
-    async def _take(self, known: _Round, replica: Erasing, worker: Worker) -> None:
-        log = self._logs.logs.get(replica.tp)
-        if log is None or known.keys is None:
-            replica.wait("its log is not open here now")
+    async def _take(self, known: _Round, replica: Erasing, log: Log, worker: Worker) -> None:
+        if self._logs.logs.get(replica.tp) is not log or known.keys is None:
+            replica.wait("its log is not open here now")  # what is there instead may be of another topic of the name
             return
         why = self._obstacle(log, replica.end_offset, known.scan_only)
         if why is not None:  # its log was cut or cleaned while it had to wait for its turn
