@@ -270,9 +270,9 @@ def test_a_replica_that_its_broker_has_not_yet_is_waited_for():
     assert erase(session).is_clean
 
 
-@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_the_brokers_own_topics_are_refused(topic):
-    with pytest.raises(ApiError, match="the brokers' own"):
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__spark_decisions"])
+def test_topics_that_hold_state_are_refused(topic):
+    with pytest.raises(ApiError, match="holds state of the brokers, or of Spark's sinks"):
         asyncio.run(ErasureAdmin(Session()).erase(topic, KEYS))
 
 

@@ -19,7 +19,7 @@ from sparklog.compaction.erased_keys import digest_of, pack_keys
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import EraseRecordsRequest, EraseRecordsResponse
-from sparklog.structs import INTERNAL_TOPICS, BrokerId, TopicPartition
+from sparklog.structs import STATE_TOPICS, BrokerId, TopicPartition
 
 _LANE = "erasure"
 """A request may carry many keys: nothing else is to wait behind that."""
@@ -156,8 +156,8 @@ class ErasureAdmin(AdminBase):
         A replica whose broker is away, that lags, or that waits for a transaction to end is waited for as long as
         ``patience`` says, in seconds, and is then told of as an obstacle; the same call again goes on. To give up
         waiting stops no broker at once. ``listener`` is told of each change. Raises ApiError for a topic or partition
-        that there is not, or that is the brokers' own, and where the topic is deleted, or made anew, meanwhile;
-        LocalProtocolError where the keys are none, or too many for one erasure (8 MiB).
+        that there is not, or that holds state of the brokers or of Spark's sinks, and where the topic is deleted, or
+        made anew, meanwhile; LocalProtocolError where the keys are none, or too many for one erasure (8 MiB).
         """
         packed, begun_ms = pack_keys(_checked_keys(keys)), self._session.clock.now_ms()
         info = await self._described(topic, topic_id)
@@ -184,8 +184,9 @@ class ErasureAdmin(AdminBase):
     async def _described(self, topic: str, topic_id: UUID | None) -> TopicInfo:
         """The topic as it is now. Raises ApiError if it is not there, or is not the one that is meant."""
         checked_names([topic], "topics")
-        if topic in INTERNAL_TOPICS:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the brokers' own: nothing is erased from it")
+        if topic in STATE_TOPICS:
+            why = f"{topic} holds state of the brokers, or of Spark's sinks: nothing is erased from it"
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
         self._session.leaders.invalidate(topic)
         info = await self._session.topic(topic)
         if topic_id is not None and info.topic_id != topic_id:

@@ -130,8 +130,9 @@ def test_what_is_not_meant_is_refused(broker):
     assert (elsewhere.error_code, elsewhere.state) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, State.FAILED)
     (other,) = answered(broker, {0: 7}, topic_id=OTHER_ID, keys=KEYS).partitions
     assert other.error_code == ErrorCode.INCONSISTENT_TOPIC_ID
-    internal = answered(broker, {0: 7}, topic="__consumer_offsets", keys=KEYS)
-    assert (internal.error_code, list(internal.partitions)) == (ErrorCode.INVALID_TOPIC_EXCEPTION, [])
+    for topic in ("__consumer_offsets", "__spark_decisions"):
+        internal = answered(broker, {0: 7}, topic=topic, keys=KEYS)
+        assert (internal.error_code, list(internal.partitions)) == (ErrorCode.INVALID_TOPIC_EXCEPTION, [])
     assert broker.eraser.asked == []
 
 

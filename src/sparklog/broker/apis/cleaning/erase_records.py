@@ -17,7 +17,7 @@ from sparklog.protocol.messages import EraseRecordsRequest, EraseRecordsResponse
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.replica.erasing import Erasing, RoundId, RoundRefused, State
 from sparklog.security.access import Operation, Resource, ResourceType
-from sparklog.structs import INTERNAL_TOPICS, TopicPartition
+from sparklog.structs import STATE_TOPICS, TopicPartition
 
 API = ApiKey.ERASE_RECORDS
 VERSIONS = range(0, 1)
@@ -33,10 +33,9 @@ async def handle(broker: BrokerContext, request: ApiRequest[EraseRecordsRequest]
     except ApiError as refused:
         return _refused(refused.code, refused.reason)
     round_id = RoundId(message.erasure_id or ZERO_UUID, message.round)
-    if message.topic in INTERNAL_TOPICS:
-        return _refused(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{message.topic} is the brokers' own: nothing is erased from it"
-        )
+    if message.topic in STATE_TOPICS:
+        why = f"{message.topic} holds state of the brokers, or of Spark's sinks: nothing is erased from it"
+        return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     if message.keys is not None:
         if len(message.keys) > MOST_BYTES:
             return _refused(ErrorCode.INVALID_REQUEST, f"the keys take more than {MOST_BYTES} bytes")
