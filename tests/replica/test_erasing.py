@@ -240,6 +240,21 @@ async def test_a_search_changes_nothing_and_looks_into_the_active_segment_up_to_
         assert (logs_of(log), log.segment_count) == (before, segments)
 
 
+@on_loop
+async def test_a_search_that_ends_within_a_batch_looks_into_that_batch(stage):
+    async with stage() as built:
+        log = built.make()
+        first = append(log, (SECRET, b"below"), (SECRET, b"below"), (b"k", b"v"), (SECRET, b"at"), (SECRET, b"beyond"))
+        size = log.size
+        append(log, (SECRET, b"beyond"))
+        known = sum(key == SECRET for offset, key, _ in records_of(log) if offset < first)
+        built.begin(scan_only=True)
+        for end, found, scanned in ((first + 3, 2, size), (first + 4, 3, size), (first + 1, 1, size)):
+            result = await built.over(end)
+            assert (result.stats.records_found, result.stats.bytes_scanned) == (known + found, scanned)
+            built.begin(scan_only=True)
+
+
 def logs_of(log):
     """What the log files hold, by name; indexes may still be on their way to the disk."""
     return {path.name: path.read_bytes() for path in log.directory.glob("*.log")}

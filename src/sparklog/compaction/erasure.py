@@ -82,7 +82,7 @@ class ScannedSegment(NamedTuple):
 
     base_offset: int
     size: int
-    """Bytes; of the segment that is appended to, those before the end offset."""
+    """Bytes; of the segment that is appended to, the batches that begin before the end offset."""
     sha256: str
     """Hexadecimal."""
 

@@ -343,8 +343,16 @@ def _bound(log: Log, end_offset: int) -> int:
 def _searched(log: Log, end_offset: int) -> list[SegmentFacts]:
     segments = [each for each in log.segment_facts() if each.base_offset < end_offset]
     if segments and segments[-1].base_offset == log.end.segment_base:
-        segments[-1] = segments[-1]._replace(size=log.position_of(end_offset).position)
+        segments[-1] = segments[-1]._replace(size=_position_behind(log, end_offset))
     return segments
+
+
+def _position_behind(log: Log, end_offset: int) -> int:
+    """Where the last batch of the active segment ends that has an offset below ``end_offset``, whatever else it has."""
+    positions = [log.position_of(end_offset).position]
+    if end_offset > log.log_start_offset:
+        positions += (each.end for each in log.extents(end_offset - 1, end_offset).files)
+    return max(positions)
 
 
 def _open_transaction(log: Log) -> str:

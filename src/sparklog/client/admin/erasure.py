@@ -36,7 +36,7 @@ class SearchedSegment(NamedTuple):
 
     base_offset: int
     size: int
-    """Bytes; of the segment that is still appended to, those before the end offset."""
+    """Bytes; of the segment that is still appended to, the batches that begin before the end offset."""
     sha256: str
     """Of these bytes, hexadecimal: what ``sha256sum`` tells of the file."""
 
