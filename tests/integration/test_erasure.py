@@ -249,6 +249,32 @@ def test_producers_and_consumers_go_on_meanwhile(trio, admin, topic):
     assert seen == sent
 
 
+def test_a_consumer_gets_over_many_segments_of_which_nothing_is_left(trio, admin, topic):
+    make(admin, topic)
+    with Producer(bootstrap_servers=trio.bootstrap_servers, acks="all", linger_ms=0) as producer:
+        for _ in range(300):
+            producer.send(topic, b"." * 60, key=SECRET, partition=0)
+            producer.flush()
+        producer.send(topic, b"left", key=b"left", partition=0)
+        producer.flush()
+        for _ in range(300):
+            producer.send(topic, b"." * 60, key=SECRET, partition=0)
+            producer.flush()
+    report = admin.erase(topic, [SECRET], patience=60)
+    assert report.is_clean, report
+    assert min(len(each.segments) for each in report.replicas.values()) > 30
+    settings = {"bootstrap.servers": trio.bootstrap_servers, "group.id": topic, "enable.partition.eof": True}
+    consumer = confluent_kafka.Consumer(settings | {"auto.offset.reset": "error"})
+    consumer.assign([At(topic, 0, 0)])
+    seen = []
+    while not seen or seen[-1].error() is None:
+        seen += consumer.consume(1, 60)
+    consumer.close()
+    left, end = seen
+    assert (left.error(), left.offset(), left.key()) == (None, 300, b"left")
+    assert (end.error().code(), end.offset()) == (confluent_kafka.KafkaError._PARTITION_EOF, 601)
+
+
 def test_a_follower_that_is_down_is_named_and_the_same_call_finishes_later(trio, admin, topic):
     make(admin, topic)
     write(trio, topic, range(40))

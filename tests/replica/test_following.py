@@ -12,7 +12,9 @@ from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
 from sparklog.log.directories.manager import LogManager
+from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.rebuilding import empty_header
 from sparklog.replica.manager import Follower, ReplicaFetch, ReplicaManager
 from sparklog.structs import IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -132,6 +134,18 @@ def test_a_consumer_is_shown_what_is_committed_and_a_follower_all(pair):
     shown = pair[LEADER].read(TP, ID, 0, LARGE, IsolationLevel.READ_UNCOMMITTED, min_one_batch=True)
     assert shown.records is None
     assert pair.fetch().records is not None
+
+
+def test_batches_without_records_are_for_followers_alone(pair):
+    pair.decide(decision(LEADER, 0, (LEADER,)))
+    erased = RecordBatch(memoryview(batch(count=3)))
+    pair[LEADER].partition(TP).log.append_as_follower(memoryview(empty_header(erased)))
+    pair[LEADER].append(TP, batch(b"left"), 1)
+    asked = ReplicaFetch(0, -1, 0, LARGE)
+    assert RecordBatch(bytes_of(pair.ask(asked))).record_count == 0
+    for isolation in IsolationLevel:
+        shown = RecordBatch(bytes_of(pair.consume(of=LEADER, isolation=isolation)))
+        assert (shown.base_offset, shown.record_count) == (3, 1)
 
 
 def test_the_copy_is_equal_byte_for_byte(pair, tmp_path):

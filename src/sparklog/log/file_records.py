@@ -13,6 +13,9 @@ from sparklog.log.files import base_offset_of, write_all
 from sparklog.record import layout
 from sparklog.structs import FileSlice
 
+_HEADERS_AT_ONCE = 4096 * layout.HEADER_SIZE
+_LENGTH_OF_EMPTY = layout.INT32.pack(layout.HEADER_SIZE - layout.LOG_OVERHEAD)
+
 
 class BatchPosition(NamedTuple):
     """The part of a batch header that finding and indexing need, and where the batch lies."""
@@ -126,6 +129,20 @@ class FileRecords:
             yield batch
             position = batch.end
 
+    def skip_empty(self, position: int, end: int, most: int) -> int:
+        """Where the first batch begins that has records, from ``position`` on, at which one without begins.
+
+        That is of the batches before ``end``, their last if none has any. At most ``most`` bytes are looked at.
+        """
+        limit = min(end, position + most)
+        while position + layout.HEADER_SIZE <= limit:
+            data = os.pread(self.fileno(), min(_HEADERS_AT_ONCE, limit - position), position)
+            count = _leading_empty(data)
+            position += count * layout.HEADER_SIZE
+            if count < max(len(data) // layout.HEADER_SIZE, 1):
+                break
+        return position if position < end else position - layout.HEADER_SIZE
+
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes; durable after ``flush``.
 
@@ -144,3 +161,12 @@ class FileRecords:
             with self._changing:
                 self._cut_rags()
         os.fdatasync(self.fileno())
+
+
+def _leading_empty(data: bytes) -> int:
+    """How many batches without records ``data`` begins with: they are headers alone, one as long as another."""
+    count = len(data) // layout.HEADER_SIZE
+    for number in range(len(_LENGTH_OF_EMPTY)):
+        column = data[layout.LENGTH + number :: layout.HEADER_SIZE][:count]
+        count -= len(column.lstrip(_LENGTH_OF_EMPTY[number : number + 1]))
+    return count

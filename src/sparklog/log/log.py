@@ -483,16 +483,18 @@ class Log:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, bound: LogPosition, *, min_one_batch: bool) -> FileSlice | None:
+    def read(
+        self, offset: int, max_bytes: int, bound: LogPosition, *, min_one_batch: bool, skips_empty: bool = False
+    ) -> FileSlice | None:
         """Batches from the one that holds ``offset`` on, never beyond ``bound``; None if there is none yet.
 
-        See ``LogSegment.read`` for what a slice may begin and end with. Raises ApiError(OFFSET_OUT_OF_RANGE) for an
+        See ``LogSegments.read`` for what a slice may begin and end with. Raises ApiError(OFFSET_OUT_OF_RANGE) for an
         offset before the log's start or beyond its end.
         """
         self._check_range(offset)
         if offset >= bound.offset:
             return None
-        return self._segments.read(offset, max_bytes, bound, min_one_batch=min_one_batch)
+        return self._segments.read(offset, max_bytes, bound, min_one_batch=min_one_batch, skips_empty=skips_empty)
 
     def read_for_copy(self, offset: int, max_bytes: int) -> FileSlice | None:
         """As ``read``, also of what is deleted and still in a segment; None at the end. Raises LogClosed."""

@@ -234,17 +234,22 @@ class LogSegment:
             if found.producer_id >= 0:
                 yield RecordBatch(self.log.read(found.position, found.size))
 
-    def read(self, offset: int, max_bytes: int, end_position: int, *, min_one_batch: bool) -> FileSlice | None:
+    def read(
+        self, offset: int, max_bytes: int, end_position: int, *, min_one_batch: bool, skips: int = 0
+    ) -> FileSlice | None:
         """Batches from the one that holds ``offset`` up to ``end_position`` of the file, at most ``max_bytes``.
 
         The slice may begin with offsets before the one asked for, and end in the middle of any batch but the first. A
         first batch larger than ``max_bytes`` is given whole with ``min_one_batch``, and otherwise not at all (KIP-74):
         a client that gets bytes without a whole batch takes that for an error. None if the segment has nothing at or
-        beyond ``offset``.
+        beyond ``offset``. Up to ``skips`` bytes of batches without records are left out before the first that has some;
+        of the last ones in the segment one is given.
         """
         batch = self.find(offset)
         if batch is None:
             return None
+        if skips and batch.size == layout.HEADER_SIZE and batch.end < end_position:
+            batch = self.log.batch_at(self.log.skip_empty(batch.position, end_position, skips)) or batch
         size = max_bytes
         if size < batch.size:
             size = batch.size if min_one_batch else 0

@@ -15,12 +15,19 @@ from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.scan import good_batches
 from sparklog.log.search import Search
 from sparklog.log.segment import LogSegment
+from sparklog.record import layout
 from sparklog.structs import FileSlice
 
 _base_offset = attrgetter("base_offset")
 
 MOST_ABORTED = 4000
 """Aborted transactions that end in what is read at once; to find and tell of so many takes some milliseconds."""
+
+
+_MOST_SKIPPED = 4 << 20
+"""Bytes of batches without records that one read passes over."""
+_LEAST_SKIPPED = _MOST_SKIPPED // 64
+"""As which a segment counts that has nothing else, however small it is."""
 
 
 class LogPosition(NamedTuple):
@@ -83,21 +90,32 @@ class LogSegments:
         segments = self._segments
         return segments[0].size if len(segments) == 1 else sum([segment.size for segment in segments])
 
-    def read(self, offset: int, max_bytes: int, bound: LogPosition, *, min_one_batch: bool) -> FileSlice | None:
+    def read(
+        self, offset: int, max_bytes: int, bound: LogPosition, *, min_one_batch: bool, skips_empty: bool = False
+    ) -> FileSlice | None:
         """Batches from the one that holds ``offset`` on, never beyond ``bound``; None if there is none yet.
 
-        See ``LogSegment.read`` for what a slice may begin and end with.
+        See ``LogSegment.read`` for what a slice may begin and end with. ``skips_empty``: it begins with a batch that
+        has records, if there is one, and if the batches before it that have none are not too many.
         """
+        skips = _MOST_SKIPPED if skips_empty else 0
+        empty: FileSlice | None = None
         for segment in self.from_offset(offset):
             if segment.base_offset > bound.segment_base:
-                return None
+                return empty
             end = segment.size  # less than the bound's where the segment was cleaned since
             if segment.base_offset == bound.segment_base:
                 end = min(end, bound.position)
-            found = segment.read(offset, max_bytes, end, min_one_batch=min_one_batch)
-            if found is not None:
+            found = segment.read(offset, max_bytes, end, min_one_batch=min_one_batch, skips=skips)
+            if found is None:
+                continue
+            if not found.size and empty is not None:
+                return empty
+            if not skips or found.size != layout.HEADER_SIZE or found.position + found.size < end:
                 return found
-        return None
+            empty = found
+            skips = max(skips - max(segment.size, _LEAST_SKIPPED), 0)
+        return empty
 
     def read_all(self, block: int) -> Iterator[memoryview]:
         """Every good batch, copied into memory a few at a time; each view holds whole batches."""

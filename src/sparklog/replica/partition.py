@@ -542,10 +542,11 @@ class Partition:
     ) -> PartitionRead:
         """What a consumer, or a follower, may see of the log from ``offset`` on.
 
+        A consumer is not shown batches without records alone: librdkafka takes them for one that is too large for it.
         Raises ApiError(OFFSET_OUT_OF_RANGE), and LogClosed, CorruptRecord or OSError where the log cannot be read.
         """
-        bound = self.bound(isolation)
-        records = self.log.read(offset, max_bytes, bound, min_one_batch=min_one_batch)
+        bound, is_consumer = self.bound(isolation), isolation is not None
+        records = self.log.read(offset, max_bytes, bound, min_one_batch=min_one_batch, skips_empty=is_consumer)
         if records is not None and not records.size:
             records = None
         aborted: list[AbortedTransaction] | None = None
