@@ -308,7 +308,7 @@ class Restoring:
     def _fill_partition(self, tp: TopicPartition, info: TopicInfo, source: str, partition: PartitionBackup) -> None:
         leader, configs = info.partitions[tp.partition].leader, self._configs(tp.topic)
         directory, tag = self._directory(tp, info.topic_id, leader), uuid4().hex
-        segments = _Segments(directory, tag, int(configs["segment.bytes"]))
+        segments = _Segments(directory, tag, int(configs["segment.bytes"]), partition.start)
         try:
             with closing(segments):
                 for base_offset, data in self._origin.batches(source, tp.partition, configs):
@@ -407,21 +407,28 @@ class _Note(Note):
 class _Segments:
     """The files of segments that are to be offered, in a partition's directory."""
 
-    def __init__(self, directory: Path, tag: str, most: int) -> None:
-        """``most`` bytes are in each, or one batch."""
+    def __init__(self, directory: Path, tag: str, most: int, start: int) -> None:
+        """``most`` bytes are in each, or one batch. The log begins at ``start``, where there may be no record."""
         self.paths: dict[int, Path] = {}
         """By the offsets in their names."""
         self._directory = directory
         self._tag = tag
         self._most = most
+        self._start = start
         self._file: IO[bytes] | None = None
         self._size = 0
         self._next_offset = 0
         self._leader_epoch = 0
 
     def write(self, base_offset: int, data: bytes | bytearray) -> None:
-        """Add a batch. A file ends where the next begins: if there are no records between, with a batch without any,
-        for only a compacted log may have a hole between segments.
+        """Add a batch; before the first one, if the log begins before it, one without records."""
+        if not self.paths and self._start < base_offset:
+            self._write(self._start, empty_batch(self._start, RecordBatch(data).partition_leader_epoch))
+        self._write(base_offset, data)
+
+    def _write(self, base_offset: int, data: bytes | bytearray) -> None:
+        """A file ends where the next begins: if there are no records between, with a batch without any, for only a
+        compacted log may have a hole between segments.
         """
         is_far = bool(self.paths) and base_offset - next(reversed(self.paths)) > _MOST_OFFSETS
         if self._file is None or self._size + len(data) + layout.HEADER_SIZE > self._most or is_far:
