@@ -60,6 +60,13 @@ def test_files_are_read_as_they_are(cluster, tp, read, monkeypatch):
     assert read(7, 18)[0] == [6, 11, 12, 17]  # a batch that holds an offset of the range is whole
 
 
+def test_files_are_read_by_a_client_that_has_asked_for_nothing_before(bootstrap, cluster, tp, read, monkeypatch):
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        topic_id = admin.describe_topics([tp.topic])[tp.topic].topic_id
+    monkeypatch.delattr(leased_files, "fetch_everything")
+    assert read(0, 72, topic_id)[1] == log_bytes(cluster, tp)
+
+
 def test_a_batch_in_which_a_lease_ends_is_told_once(cluster, tp, read, monkeypatch):
     """A lease that a quota cuts short may end at any offset."""
 

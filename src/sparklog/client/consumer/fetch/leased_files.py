@@ -55,14 +55,15 @@ def read_everything(
 def _leased(
     cluster: ClusterMetadata, tp: TopicPartition, start: int, end: int, topic_id: UUID
 ) -> Generator[RecordBatch, None, None]:
-    reader, segment_files = ExtentReader(), SegmentFiles(cluster.cluster_id)
-    position = start
+    reader, position = ExtentReader(), start
+    segment_files: SegmentFiles | None = None
     while position < end:
         lease = lease_ranges(cluster, [RangeAsked(tp, position, end, topic_id)], max_files=_FILES_AT_ONCE)[0]
         if isinstance(lease, ApiError):
             raise lease
         if lease.end_offset <= position:
             raise NotDirect(NO_LEASE, f"the segment of offset {position} is being replaced")
+        segment_files = segment_files or SegmentFiles(cluster.cluster_id)  # which is known once a broker has been asked
         with ExitStack() as opened:
             files = _open_all(cluster, segment_files, tp, lease, opened)
             for file, fd in files:

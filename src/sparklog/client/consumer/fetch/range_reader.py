@@ -54,7 +54,8 @@ def fetch_everything(
     cluster: ClusterMetadata, tp: TopicPartition, start: int, end: int, topic_id: UUID
 ) -> Generator[RecordBatch, None, None]:
     """The batches that hold the offsets ``start`` ≤ o < ``end``, and none besides, as the log has them: markers and
-    those of aborted transactions too. All CRCs are checked. Raises as ``fetch_range`` does. Close it.
+    those of aborted transactions too; of those without records some are left out. All CRCs are checked. Raises as
+    ``fetch_range`` does. Close it.
     """
     fetcher = _RangeReader(cluster, tp, start, end, IsolationLevel.READ_UNCOMMITTED, everything=True)
     fetcher.topic_id = topic_id
