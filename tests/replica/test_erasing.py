@@ -389,6 +389,39 @@ async def test_segments_that_readers_hold_are_waited_for(stage):
         assert records_of(log) == others
 
 
+@on_loop
+async def test_readers_that_lease_again_and_again_do_not_keep_a_segment(stage):
+    async with stage() as built:
+        log, end = await built.gated()
+
+        def leases():
+            return bool(log.extents(0, 1, None, Lease(built.clock.monotonic(), 30.0)).files)
+
+        assert leases()
+        built.let_go()
+        async with asyncio.timeout(PATIENCE_S):
+            while leases():
+                await asyncio.sleep(0.01)
+        assert built.eraser.ask(FIRST, TP, end).state is State.RUNNING
+        built.clock.advance(31.0)
+        assert (await built.over(end)).state is State.DONE
+        assert leases()
+
+
+@on_loop
+async def test_an_erasure_that_is_given_up_keeps_no_reader_off(stage):
+    async with stage() as built:
+        log, _ = await built.gated()
+        lease = Lease(built.clock.monotonic(), 30.0)
+        assert log.extents(0, 1, None, lease).files
+        built.let_go()
+        async with asyncio.timeout(PATIENCE_S):
+            while log.extents(0, 1, None, Lease(built.clock.monotonic(), 30.0)).files:
+                await asyncio.sleep(0.01)
+        await built.eraser.close()
+        assert log.extents(0, 1, None, Lease(built.clock.monotonic(), 30.0)).files
+
+
 # What may come between
 
 

@@ -28,7 +28,7 @@ from sparklog.log.extents import Extents, find_extents
 from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
-from sparklog.log.lease import HeldBack, Lease, is_leased
+from sparklog.log.lease import HeldBack, Lease, is_giving_way, is_leased
 from sparklog.log.loader import Knowledge, Loaded, LogLoader, placed_names, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
@@ -854,6 +854,14 @@ class Log:
             raise SegmentsLeased(f"segments {leased} of {self.tp} are leased to readers: replace them when that ends")
         behind = min(base for base in self._segments.bases if base > max(old))
         return Replacement(self.directory, self._config, gone, behind, new, now)
+
+    def keep_readers_off(self, bases: Sequence[int], hold: Lease | None) -> Lease:
+        """Lease these segments to nobody anew until the lease that is given, ``hold`` or a new one, is ended."""
+        hold = hold or Lease(self._clock.monotonic(), 0.0, is_last=True)
+        for segment in self._segments:
+            if segment.base_offset in bases and not is_giving_way(segment.leases):
+                segment.leases.append(hold)
+        return hold
 
     def adopt(self, replacement: Replacement) -> list[Path]:
         """Serve the new segments from now on; the files of the old ones, for the caller to unlink."""

@@ -33,6 +33,7 @@ from sparklog.log import swap
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.drafts import adopt_drafts, check_drafts
 from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
+from sparklog.log.lease import Lease
 from sparklog.log.log import Log
 from sparklog.log.replacement import Replacement
 from sparklog.net.tasks import Tasks
@@ -539,21 +540,31 @@ class LogCleaner:
         """Raises Abandoned unless the log may still be cleaned."""
         mark.check(self._logs)
 
-    async def put_in_place(self, group: CleanedGroup, mark: Mark, tag: str | None = None) -> None:
+    async def put_in_place(
+        self, group: CleanedGroup, mark: Mark, tag: str | None = None, *, keeps_readers_off: bool = False
+    ) -> None:
         """Swap the group in, once no reader holds a file of it; ``tag`` is of its drafts, where it was written as such.
+        With ``keeps_readers_off`` no other reader is given its files while it waits for those that hold them.
 
         Whoever gives up meanwhile gives up between two attempts: the files are here as long as one may be under way.
         Raises Abandoned, where a draft is missing too, and LogError.
         """
         deadline = self._clock.monotonic() + _LEASE_PATIENCE_S
-        while True:
-            attempt = self._tasks.spawn(self._attempt(group, mark, tag), f"replacing segments of {mark.log.tp}")
-            refused = await asyncio.shield(attempt)
-            if refused is None:
-                return
-            if not isinstance(refused, SegmentsLeased) or self._clock.monotonic() > deadline:
-                raise refused
-            await asyncio.sleep(_LEASE_PAUSE_S)
+        hold: Lease | None = None
+        try:
+            while True:
+                attempt = self._tasks.spawn(self._attempt(group, mark, tag), f"replacing segments of {mark.log.tp}")
+                refused = await asyncio.shield(attempt)
+                if refused is None:
+                    return
+                if not isinstance(refused, SegmentsLeased) or self._clock.monotonic() > deadline:
+                    raise refused
+                if keeps_readers_off:
+                    hold = mark.log.keep_readers_off(group.old, hold)
+                await asyncio.sleep(_LEASE_PAUSE_S)
+        finally:
+            if hold is not None:
+                hold.end()
 
     async def _attempt(self, group: CleanedGroup, mark: Mark, tag: str | None) -> Exception | None:
         """Swap the group in now; why not, if not."""

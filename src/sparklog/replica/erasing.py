@@ -300,7 +300,7 @@ class LogEraser:
     async def _put_in_place(self, group: CleanedGroup, mark: Mark) -> None:
         """Raises as ``LogCleaner.put_in_place``, and Abandoned where the segment has been deleted meanwhile."""
         try:
-            await self._cleaner.put_in_place(group, mark)
+            await self._cleaner.put_in_place(group, mark, keeps_readers_off=True)
         except LogError as error:
             if not {*group.old} <= {each.base_offset for each in mark.log.segment_facts()}:
                 raise Abandoned(_DELETED) from error
