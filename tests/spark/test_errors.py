@@ -52,6 +52,21 @@ def test_a_broker_that_is_not_there(spark):
     assert address in message
 
 
+def test_no_task_of_a_write_begins_where_no_broker_is(spark, tmp_path):
+    address, begun = f"127.0.0.1:{free_port()}", tmp_path / "begun"
+
+    def begin(batches):
+        begun.touch()
+        yield from batches
+
+    rows = spark.createDataFrame([("x",)], "value string").mapInArrow(begin, "value string")
+    writer = rows.write.format("sparklog").mode("append").option("kafka.bootstrap.servers", address)
+    message = _refused(writer.option("kafka.default.api.timeout.ms", "200").option("topic", "t").save)
+    assert "[SPARKLOG_BROKER_UNREACHABLE]" in message
+    assert address in message
+    assert not begun.exists()
+
+
 def test_offsets_for_some_of_the_partitions_only(read, make_topic):
     topic = make_topic(partitions=2)
     message = _refused(read(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 0}})).count)

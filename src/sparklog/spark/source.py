@@ -65,7 +65,9 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
         from sparklog.spark.write.options import WriteOptions
         from sparklog.spark.write.writer import SparklogWriter
 
-        return SparklogWriter(WriteOptions.for_batch(self.options), schema, overwrite)
+        writer = SparklogWriter(WriteOptions.for_batch(self.options), schema, overwrite)
+        writer.reach_brokers()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> SparklogStreamWriter:  # noqa: N802, ARG002
         from sparklog.spark.write.options import WriteOptions

@@ -68,6 +68,10 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._scope = options.name or unnamed_scope(self._run)
         self._batch = options.txn_version or 0
 
+    def reach_brokers(self) -> None:
+        """To be called before tasks begin. Raises DataSourceError where no broker can be reached, or lets us in."""
+        self._sink.reach_brokers()
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         from sparklog.spark.write.task_attempt import batch_attempt
 
@@ -125,6 +129,16 @@ class Sink:
         with translated():
             client = self._options.client if self._login is None else self._login.client()
         return {**vars(self), "_options": replace(self._options, client=client), "_login": None}
+
+    def reach_brokers(self) -> None:
+        """Ask any broker for nothing. Where none can be reached, each task would wait for one, and then the abort.
+
+        That cannot wait less: a task may have a transaction open, which has no timeout.
+        """
+        from sparklog.client.cluster.metadata import ClusterMetadata
+
+        with translated("WRITE"), ClusterMetadata(self._options.client) as cluster:
+            cluster.fetch([])
 
     def write(self, task: TaskAttempt | None, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         from sparklog.spark.worker_gc import freeze_imports
