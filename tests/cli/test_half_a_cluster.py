@@ -113,6 +113,21 @@ def test_produce_says_at_once_what_it_waits_for(half, spawn, run):
     assert run("consume", TOPIC, "-p", missing, "--from", "10").out == "a\n"
 
 
+def test_erase_names_a_partition_without_a_leader_when_its_time_to_wait_is_over(run, half, tmp_path):
+    (missing, *_) = led_by(half, 1)
+    half.kill_broker(1)
+    eventually(lambda: led_by(half, 1) == [], 60)
+    keys = tmp_path / "keys"
+    keys.write_text("k\n")
+    erased = run("erase", TOPIC, "--keys", keys, "--dry-run", "--wait", "0")
+    assert (erased.status, erased.out) == (1, "")
+    told = " ".join(erased.err.split())
+    assert "no answer within 5 s" in told
+    assert f"partition {TOPIC}-{missing} has no leader" in told
+    others = [each for number in led_by(half, 0) for each in ("--partition", number)]
+    assert run("erase", TOPIC, "--keys", keys, "--dry-run", *others).status == 0
+
+
 def test_follow_goes_on_with_what_has_a_leader(run, half, spawn):
     (alive, *_) = led_by(half, 0)
     follower = spawn("consume", TOPIC, "--from", "10", "--follow", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

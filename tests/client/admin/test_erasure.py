@@ -54,7 +54,7 @@ class Session:
             partition=lambda number: next((each for each in partitions if each.partition == number), None),
         )
 
-    async def leader(self, tp):
+    async def leader(self, tp, *, backoff):
         return SimpleNamespace(leader=self.replicas[tp.partition][0])
 
     async def request(self, broker, _api, build, *, lane):
@@ -95,8 +95,8 @@ class Session:
             partitions=[_Result(partition_index=number, **fields | each) for number, each in told.items()],
         )
 
-    def backoff(self):
-        return Backoff(self.config, self.clock, 60_000)
+    def backoff(self, timeout_ms=60_000):
+        return Backoff(self.config, self.clock, timeout_ms)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from sparklog.client.cluster.retry import retrying_async
+from sparklog.client.cluster.retry import Backoff, retrying_async
 from sparklog.client.cluster.session import CONTROL, Build, Check, Session, raise_error_code
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
@@ -106,14 +106,18 @@ class AdminBase:
         self,
         partitions: Iterable[TopicPartition],
         ask: Callable[[BrokerId, list[TopicPartition]], Awaitable[Answers[T]]],
+        *,
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, T]:
-        """What each partition's leader answers; leaders that moved are followed. Raises the first lasting ApiError."""
+        """What each partition's leader answers; leaders that moved are followed. Raises the first lasting ApiError, and
+        OutOfTime after ``timeout_ms``, by default ``default.api.timeout.ms``.
+        """
         found: dict[TopicPartition, T] = {}
-        left = set(partitions)
+        left, backoff = set(partitions), self._session.backoff(timeout_ms)
 
         async def ask_what_is_left() -> None:
             failure: ApiError | None = None
-            for broker, mine in (await self._leaders(left)).items():
+            for broker, mine in (await self._leaders(left, backoff)).items():
                 for tp, answer in (await ask(broker, mine)).items():
                     if not isinstance(answer, ApiError):
                         found[tp] = answer
@@ -129,13 +133,16 @@ class AdminBase:
             for tp in left:
                 self._session.leaders.invalidate(tp.topic)
 
-        await retrying_async(self._session.backoff(), ask_what_is_left, between=forget_leaders)
+        await retrying_async(backoff, ask_what_is_left, between=forget_leaders)
         return found
 
-    async def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
+    async def _leaders(
+        self, partitions: Iterable[TopicPartition], backoff: Backoff
+    ) -> dict[BrokerId, list[TopicPartition]]:
+        """The partitions under their leaders; ``backoff`` learns which has none."""
         groups: dict[BrokerId, list[TopicPartition]] = {}
         for tp in sorted(partitions):
-            groups.setdefault((await self._session.leader(tp)).leader, []).append(tp)
+            groups.setdefault((await self._session.leader(tp, backoff=backoff)).leader, []).append(tp)
         return groups
 
 

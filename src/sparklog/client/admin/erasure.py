@@ -28,6 +28,9 @@ _ASKS_FOR_END = -1
 _MOST_ROUNDS = 10
 """To erase, and to search, while replicas move or copy anew from one that had not erased yet."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+_LEAST_PATIENCE_S = 5.0
+"""To find the leaders, which have to say where their logs end."""
+_LONGEST_PATIENCE_S = 1e9
 _Result = EraseRecordsResponse.ErasedPartitionResult
 
 
@@ -155,14 +158,19 @@ class ErasureAdmin(AdminBase):
 
         A replica whose broker is away, that lags, or that waits for a transaction to end is waited for as long as
         ``patience`` says, in seconds, and is then told of as an obstacle; the same call again goes on. To give up
-        waiting stops no broker at once. ``listener`` is told of each change. Raises ApiError for a topic or partition
-        that there is not, or that holds state of the brokers or of Spark's sinks, and where the topic is deleted, or
-        made anew, meanwhile; LocalProtocolError where the keys are none, or too many for one erasure (8 MiB).
+        waiting stops no broker at once. A partition without a leader is waited for likewise, and is then an error, for
+        nobody else can say where its log ends. ``listener`` is told of each change. Raises ApiError for a topic or
+        partition that there is not, or that holds state of the brokers or of Spark's sinks, and where the topic is
+        deleted, or made anew, meanwhile; LocalProtocolError where the keys are none, or too many for one erasure
+        (8 MiB).
         """
         packed, begun_ms = pack_keys(_checked_keys(keys)), self._session.clock.now_ms()
         info = await self._described(topic, topic_id)
         numbers = _chosen(info, up_to if partitions is None and up_to is not None else partitions)
-        ends = await self._ends(info, numbers) if up_to is None else {number: up_to[number] for number in numbers}
+        if up_to is None:
+            ends = await self._ends(info, numbers, patience)
+        else:
+            ends = {number: up_to[number] for number in numbers}
         erasure = _Erasure(topic, info.topic_id, packed, ends, patience, listener or (lambda _: None))
         replicas = await (self._searched(erasure) if scan_only else self._erased(erasure))
         cluster = await self._session.refresh([])
@@ -196,8 +204,11 @@ class ErasureAdmin(AdminBase):
             )
         return info
 
-    async def _ends(self, info: TopicInfo, numbers: Iterable[int]) -> dict[int, int]:
-        """Where each partition's log ends, as its leader tells; also what is not replicated yet lies before that."""
+    async def _ends(self, info: TopicInfo, numbers: Iterable[int], patience: float) -> dict[int, int]:
+        """Where each partition's log ends, as its leader tells; also what is not replicated yet lies before that.
+
+        Raises OutOfTime where one has no leader for ``patience`` seconds, or for ``_LEAST_PATIENCE_S``.
+        """
 
         async def ask(broker: BrokerId, mine: list[TopicPartition]) -> dict[TopicPartition, int | ApiError]:
             message = _request(UUID(int=0), 0, info.name, info.topic_id, {tp.partition: _ASKS_FOR_END for tp in mine})
@@ -209,7 +220,9 @@ class ErasureAdmin(AdminBase):
                 told[tp] = error_of(each, str(tp)) or int(each.end_offset)
             return told
 
-        found = await self._ask_leaders([TopicPartition(info.name, number) for number in numbers], ask)
+        timeout_ms = round(min(max(patience, _LEAST_PATIENCE_S), _LONGEST_PATIENCE_S) * 1000)
+        partitions = [TopicPartition(info.name, number) for number in numbers]
+        found = await self._ask_leaders(partitions, ask, timeout_ms=timeout_ms)
         return {tp.partition: end for tp, end in found.items()}
 
     async def _replicas_of(self, erasure: _Erasure) -> set[Replica]:
