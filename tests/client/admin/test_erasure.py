@@ -237,6 +237,23 @@ def test_replicas_that_have_come_meanwhile_are_asked_too():
     assert erased == {(1, 0), (2, 0), (2, 1), (3, 1), (3, 0)}
 
 
+@pytest.mark.parametrize("scan_only", [False, True])
+def test_one_that_has_moved_away_meanwhile_is_no_obstacle(scan_only):
+    session = Session()
+
+    def answer(broker, _message, number):
+        if (broker, number) != (2, 0):
+            return {}
+        session.replicas = {0: (1, 3), 1: (2, 3)}
+        session.clock.advance(20.0)
+        return {"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "error_message": "not here", "state": FAILED}
+
+    session._answer = answer
+    report = erase(session, scan_only=scan_only)
+    assert list(report.replicas) == [Replica(ZERO, 1), Replica(ZERO, 3), Replica(ONE, 2), Replica(ONE, 3)]
+    assert report.is_clean
+
+
 def test_replicas_that_never_stand_still_are_given_up(monkeypatch):
     monkeypatch.setattr(erasure, "_MOST_ROUNDS", 6)
     session = Session(lambda _, message, __: {"records_found": 1})

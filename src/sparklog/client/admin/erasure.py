@@ -238,7 +238,14 @@ class ErasureAdmin(AdminBase):
     # Rounds
 
     async def _searched(self, erasure: _Erasure) -> dict[Replica, ErasedReplica]:
-        return _told(await self._round(erasure, await self._replicas_of(erasure), scan_only=True))
+        """Search all replicas; again where others have come."""
+        replicas = await self._replicas_of(erasure)
+        while True:
+            search = await self._round(erasure, replicas, scan_only=True)
+            now = await self._replicas_of(erasure)
+            if search.obstacles.keys() & now or now <= search.done.keys() or erasure.rounds >= _MOST_ROUNDS:
+                return _told(search, now)
+            replicas = now
 
     async def _erased(self, erasure: _Erasure) -> dict[Replica, ErasedReplica]:
         """Erase on all replicas, then search all; again where something was found, or where others have come."""
@@ -253,7 +260,7 @@ class ErasureAdmin(AdminBase):
             search.obstacles |= erasing.obstacles
             clean = {replica for replica, each in search.done.items() if not each.records_found}
             now = await self._replicas_of(erasure)
-            if search.obstacles or now == clean or erasure.rounds >= _MOST_ROUNDS:
+            if search.obstacles.keys() & now or now <= clean or erasure.rounds >= _MOST_ROUNDS:
                 return _told(search, now)
             replicas = now
 
@@ -386,11 +393,11 @@ def _note(state: _Round, replica: Replica, what: str) -> None:
         state.erasure.listener(ErasureProgress(replica, what))
 
 
-def _told(search: _Round, now: Collection[Replica] = ()) -> dict[Replica, ErasedReplica]:
-    """What is known after the last search; of ``now`` those that were not searched are told of too."""
+def _told(search: _Round, now: Collection[Replica]) -> dict[Replica, ErasedReplica]:
+    """What is known after the last search of the replicas that there are ``now``, and of no others."""
     erasure = search.erasure
     found: dict[Replica, ErasedReplica] = {}
-    for replica in {*search.done, *search.obstacles, *now}:
+    for replica in now:
         end, each = erasure.ends[replica.tp.partition], search.done.get(replica)
         if each is None:
             why = search.obstacles.get(replica, "it has come too late to be searched")
