@@ -364,6 +364,8 @@ class Fire(ReplicatedDrill):
     def _heal(self) -> None:
         self._undo_all()
         super()._heal()
+        if self.compacts:  # whatever the harms left time for: the clients go on until it is seen
+            eventually(lambda: self.cleanings().keys() >= set(COMPACTED), END_S, "a cleaning of each compacted topic")
 
     def _homes(self, tp: TopicPartition) -> list[tuple[int, Path | None]]:
         brokers = [self.cluster.brokers[number] for number in sorted(self.watcher.replicas[tp].replicas)]
