@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,14 +112,6 @@ def _add_upserting(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--accept-partitions", action="store_true", help="go on with a topic that has more partitions")
 
 
-def _jar(text: str) -> Path:
-    """Raises ArgumentTypeError: Spark would go on without it, and lack the driver in the end."""
-    path = Path(text)
-    if not path.is_file():
-        raise argparse.ArgumentTypeError(f"there is no file {text}")
-    return path
-
-
 def _add_database(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a relational database")
     group.add_argument("--jdbc", metavar="URL", help="a database instead: jdbc:postgresql://HOST:5432/DATABASE")
@@ -126,7 +119,7 @@ def _add_database(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--jdbc-user")
     group.add_argument("--jdbc-password-file", metavar="PATH", help="a file that has the password, and nothing else")
     group.add_argument("--jdbc-password-env", metavar="NAME", help="an environment variable that has the password")
-    group.add_argument("--jdbc-jar", metavar="PATH", type=_jar, action="append", default=[], help="the driver's JAR")
+    group.add_argument("--jdbc-jar", metavar="PATH", type=Path, action="append", default=[], help="the driver's JAR")
     group.add_argument("--jdbc-driver", metavar="CLASS", help="of the JDBC driver; known for PostgreSQL")
 
 
@@ -325,12 +318,20 @@ def main() -> int:
         parser.error(str(error))
     pause_s = args.every or args.freshness
     try:
+        _require_jars(args.jdbc_jar)
         if not pause_s:
             check_topics(client, options.topics, OFFLOAD)
         return _offload(options, args, pause_s)
     except SparklogError as error:
         print(f"offload: {error}", file=sys.stderr)
         return 1
+
+
+def _require_jars(jars: Sequence[Path]) -> None:
+    """Raises ConfigError: Spark would go on without it, and lack the driver in the end."""
+    for each in jars:
+        if not each.is_file():
+            raise ConfigError(f"--jdbc-jar: there is no file {each}")
 
 
 def _offload(options: OffloadOptions, args: argparse.Namespace, pause_s: float | None) -> int:

@@ -96,8 +96,9 @@ def test_files_that_are_not_there_are_told_before_spark_starts(run, monkeypatch)
     done = run("load", "--topic", "a", "--from", "/not/there", "--format", "csv", "--name", "n")
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith("load: [SPARKLOG_NOT_LOADED] /not/there is not there")
-    done = run("offload", "--topic", "a", "--jdbc", "jdbc:x", "--jdbc-jar", "/not/there.jar")
-    assert (done.status, "argument --jdbc-jar: there is no file /not/there.jar" in done.err) == (2, True)
+    database = "--jdbc jdbc:postgresql://127.0.0.1:1/d --jdbc-jar /not/there.jar"
+    done = run("offload", "--topic", "a", *database.split())
+    assert (done.status, "offload: --jdbc-jar: there is no file /not/there.jar" in done.err) == (1, True)
 
 
 @pytest.mark.usefixtures("without_spark")
