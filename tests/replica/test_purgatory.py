@@ -17,7 +17,7 @@ def on_loop(test):
 
     async def run():
         purgatory = Purgatory(asyncio.get_running_loop())
-        await asyncio.wait_for(test(purgatory), 10)
+        await asyncio.wait_for(test(purgatory), 120)
         assert len(purgatory) == 0
         assert not purgatory._waiting
 

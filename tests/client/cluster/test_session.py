@@ -258,7 +258,7 @@ def test_a_leader_is_awaited():
 
 def test_a_partition_that_is_not_there_is_given_up():
     async def test():
-        async with _session(api_timeout_ms=50) as (session, cluster):
+        async with _session(api_timeout_ms=1000) as (session, cluster):
             cluster.topics["t"] = [0]
             with pytest.raises(ApiError, match="has no partition 3, only 0 to 0"):
                 await session.leader(TopicPartition("t", 3))
