@@ -856,7 +856,7 @@ class Log:
         return Replacement(self.directory, self._config, gone, behind, new, now)
 
     def keep_readers_off(self, bases: Sequence[int], hold: Lease | None) -> Lease:
-        """Lease these segments to nobody anew until the lease that is given, ``hold`` or a new one, is ended."""
+        """Give no new lease on these segments until the lease that is returned has ended: ``hold``, or a new one."""
         hold = hold or Lease(self._clock.monotonic(), 0.0, is_last=True)
         for segment in self._segments:
             if segment.base_offset in bases and not is_giving_way(segment.leases):

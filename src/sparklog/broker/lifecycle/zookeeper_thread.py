@@ -32,7 +32,7 @@ class ZooKeeperThread:
         """How long what was asked of ZooKeeper took, with its wait for what was asked before."""
         self._given_up = threading.Event()
         self._silent: asyncio.Future[None] = loop.create_future()
-        """Set when it was given up while nobody answered."""
+        """Set by ``give_up`` while no ZooKeeper answers."""
         self._is_connected: Callable[[], bool] = lambda: False
 
     async def connect(self, config: BrokerConfig, on_session: Callable[[str], None]) -> None:
@@ -58,7 +58,7 @@ class ZooKeeperThread:
             self.meter.answer(self._clock.monotonic() - began)
 
     async def _unless_silent(self, answer: asyncio.Future[T]) -> None:
-        """Returns when there is an answer. A call that none is waited for ends when the client is disconnected."""
+        """Wait for an answer. Raises CoordinationError after ``give_up``; the call ends with the client then."""
         await asyncio.wait((answer, self._silent), return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
             answer.add_done_callback(lambda late: late.cancelled() or late.exception())

@@ -158,8 +158,8 @@ class ErasureAdmin(AdminBase):
 
         A replica whose broker is away, that lags, or that waits for a transaction to end is waited for as long as
         ``patience`` says, in seconds, and is then told of as an obstacle; the same call again goes on. To give up
-        waiting stops no broker at once. A partition without a leader is waited for likewise, and is then an error, for
-        nobody else can say where its log ends. ``listener`` is told of each change. Raises ApiError for a topic or
+        waiting stops no broker at once. The call waits as long for a partition without a leader, then raises ApiError:
+        only a leader can say where its log ends. ``listener`` is told of each change. Raises ApiError for a topic or
         partition that there is not, or that holds state of the brokers or of Spark's sinks, and where the topic is
         deleted, or made anew, meanwhile; LocalProtocolError where the keys are none, or too many for one erasure
         (8 MiB).

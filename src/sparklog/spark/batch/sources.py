@@ -69,7 +69,7 @@ class Source:
 
 
 def require_source(source: Source, environment: Mapping[str, str]) -> None:
-    """Look whether a plain path is there, before a Spark starts in this ``environment``, for which nobody need wait.
+    """Look for a plain path before Spark starts in this ``environment``: the user hears at once that it is missing.
 
     Raises DataSourceError where it is certain that Spark would find nothing.
     """
