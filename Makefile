@@ -177,10 +177,11 @@ $(READY): pyproject.toml setup.py
 	@$(call aloud,installing,$(BIN)/pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]' </dev/null)
 	@touch $@ $(COMPILED)
 
+# What cannot be compiled ends it: of an installation it would be left out, and here what was compiled before would stay.
 $(COMPILED): $(PYX) $(HOT) src/sparklog/compiled.py setup.py $(READY)
 	@echo "setup: compiling the record codec and the hot path (once for each change; half a minute)"
 	@mkdir -p build
-	@$(call aloud,compiling,$(BIN)/python setup.py --quiet build_ext --inplace --build-temp build/compiled \
+	@$(call aloud,compiling,SPARKLOG_IMPL=native $(BIN)/python setup.py --quiet build_ext --inplace --build-temp build/compiled \
 		</dev/null >build/compiled.log 2>&1) || { cat build/compiled.log >&2; exit 1; }
 	@touch $@
 

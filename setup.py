@@ -1,7 +1,8 @@
 """What ``pyproject.toml`` cannot say: the record codec in Cython, the modules that mypyc compiles, and packages that
 are the same bytes whoever builds them, and when.
 
-Where the modules of mypyc cannot be compiled they are used as they are, unless ``SPARKLOG_IMPL=native`` insists.
+Where there is no C compiler, or what is compiled fails in it, the Python form is used, which all of this has:
+``SPARKLOG_IMPL=native`` ends the build instead.
 
 Invariants of a package: no file's name, time, owner or mode, no line of debugging and no search path of a library comes
 from the machine; times are ``SOURCE_DATE_EPOCH``. A source package holds what a wheel is built from, and no more.
@@ -54,9 +55,8 @@ def extensions() -> list[Extension]:
         separate=[(list(map(source_of, modules)), group) for group, modules in COMPILED["GROUPS"].items()],
         target_dir="build/mypyc",
     )
-    for each in hot_path:
-        each.optional = os.environ.get(COMPILED["VARIABLE"]) != "native"
     for each in (*codec, *hot_path):
+        each.optional = os.environ.get(COMPILED["VARIABLE"]) != "native"
         each.extra_compile_args = [*each.extra_compile_args, *FROM_NO_MACHINE]  # those of mypyc share a list
     return [*codec, *hot_path]
 

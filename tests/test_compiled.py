@@ -27,7 +27,7 @@ def form(**environ):
 def root(tmp_path):
     """A tree in which everything of the list is compiled."""
     suffix = EXTENSION_SUFFIXES[0]
-    for name in (*compiled.GROUPS, *compiled.MODULES):
+    for name in (*compiled.GROUPS, compiled.CODEC, *compiled.MODULES):
         source = tmp_path / compiled.source_of(name)
         source.parent.mkdir(parents=True, exist_ok=True)
         source.touch()
@@ -54,10 +54,16 @@ def test_what_is_whole_and_newer_than_its_source_is_used(root):
     assert compiled.why_not(root) is None
 
 
-@pytest.mark.parametrize("missing", ["sparklog.log.log", "sparklog_store__mypyc"])
+@pytest.mark.parametrize("missing", ["sparklog.log.log", "sparklog_store__mypyc", compiled.CODEC])
 def test_without_a_part_none_is_used(root, missing):
     (root / compiled.source_of(missing)).with_suffix(EXTENSION_SUFFIXES[0]).unlink()
     assert compiled.why_not(root) == f"{missing} is not compiled"
+
+
+def test_where_nothing_was_compiled_the_reason_says_what_was_missing(root):
+    for binary in root.rglob(f"*{EXTENSION_SUFFIXES[0]}"):
+        binary.unlink()
+    assert compiled.why_not(root) == "it was built without a C compiler, or not built at all"
 
 
 def test_code_older_than_its_source_is_not_used(root):

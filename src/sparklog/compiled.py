@@ -4,9 +4,10 @@ They are the broker's path of a Produce and a Fetch; each stays a Python module 
 it cannot be compiled. ``setup.py`` takes the list from here.
 
 Invariants: all of them are used compiled or none, for compiled modules call each other without looking at what Python
-would find. Compiled code older than its source is never used; of an installed package it is as old as the end of the
-installation, for installers write files in any order, and RECORD last. ``SPARKLOG_IMPL=python`` chooses the source,
-for these modules as for the record codec (``record/_impl``); ``native`` insists on the compiled form.
+would find; none where the record codec is not compiled. Compiled code older than its source is never used; of an
+installed package it is as old as the end of the installation, for installers write files in any order, and RECORD last.
+``SPARKLOG_IMPL=python`` chooses the source, for these modules as for the record codec (``record/_impl``); ``native``
+insists on the compiled form.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ GROUPS: Final = {
 What is a named tuple, an enumeration or an asynchronous generator in the main cannot be compiled well.
 """
 MODULES: Final = tuple(name for modules in GROUPS.values() for name in modules)
+CODEC: Final = "sparklog.record._impl._codec"
+"""The record codec, which is written in Cython. It has a Python form too, and ``record/_impl`` chooses between them."""
+
+NOTHING: Final = "it was built without a C compiler, or not built at all"
+"""Why a form is not compiled of which there is no part."""
 
 _SOURCES: Final = Path(__file__).parent.parent
 
@@ -69,15 +75,17 @@ def source_of(module: str) -> Path:
 def why_not(root: Path = _SOURCES) -> str | None:
     """Why the compiled form below ``root`` may not be used; None if it may."""
     suffix = next((each for each in EXTENSION_SUFFIXES if "-" in each), EXTENSION_SUFFIXES[0])
+    binaries = {
+        name: (root / source_of(name)).with_suffix(suffix)
+        for name in (CODEC, *(f"{group}__mypyc" for group in GROUPS), *MODULES)
+    }
+    missing = [name for name, binary in binaries.items() if not binary.exists()]
+    if missing:
+        return f"{missing[0]} is not compiled" if len(missing) < len(binaries) else NOTHING
     installed_at = _installed_at(root)
-    for group, modules in GROUPS.items():
-        for name in (f"{group}__mypyc", *modules):
-            source = root / source_of(name)
-            binary = source.with_suffix(suffix)
-            if not binary.exists():
-                return f"{name} is not compiled"
-            if name in modules and max(binary.stat().st_mtime, installed_at) < source.stat().st_mtime:
-                return f"{name} has changed since it was compiled"
+    for name in MODULES:
+        if max(binaries[name].stat().st_mtime, installed_at) < (root / source_of(name)).stat().st_mtime:
+            return f"{name} has changed since it was compiled"
     return None
 
 

@@ -16,7 +16,7 @@ import pytest
 from packages.pythons import HOUSE, VERSIONS, copy_of_the_house, make_package, python_of
 
 from sparklog import __version__
-from sparklog.compiled import GROUPS, MODULES
+from sparklog.compiled import GROUPS, MODULES, NOTHING, VARIABLE
 
 pytestmark = pytest.mark.timeout(3600)
 EPOCH = 1_700_000_000
@@ -33,6 +33,7 @@ OURS = (
     "setup.cfg",
 )
 """What a source package has at its top."""
+CODEC_IN_USE = "from sparklog.record._impl import codec; print(codec.__name__)"
 
 
 def source_package_of(house, to, epoch=EPOCH):
@@ -118,6 +119,33 @@ def data(house):
     """What lies beside the library: jobs, and examples of settings and units."""
     found = {path for each in ("jobs", "conf") for path in (house / each).rglob("*") if path.is_file()}
     return {each for path in found if (each := path.relative_to(house)).parts[1] not in ("packaging", "site")}
+
+
+@pytest.mark.slow
+def test_where_there_is_no_c_compiler_a_build_gives_a_python_form_that_says_so(house, tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", "/bin/false")
+    monkeypatch.delenv(VARIABLE, raising=False)
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, house]
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert not [each for each in archive.namelist() if each.endswith(".so")]
+        archive.extractall(tmp_path / "installed")
+
+    def run(*arguments):
+        command = [sys.executable, *arguments]
+        environ = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("-m", "sparklog.cli.main", "--version") == f"sparklog, version {__version__} (not compiled: {NOTHING})\n"
+    assert run("-c", CODEC_IN_USE) == "sparklog.record._impl.pure\n"
+
+    monkeypatch.setenv(VARIABLE, "native")
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
 
 
 @contextmanager
