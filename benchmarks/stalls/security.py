@@ -30,7 +30,7 @@ def cases() -> Iterator[Case]:
 
 
 def _passwords_of_one() -> Message:
-    """Who is named too often to be changed."""
+    """One user that is named too often to be changed."""
     upsertion = messages.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
         name="nobody", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"salted"
     )

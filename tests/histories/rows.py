@@ -15,7 +15,7 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 class Wire(NamedTuple):
-    """What of a record goes over the wire; a record that is none of a table has a value alone."""
+    """What of a record goes over the wire; a record of a topic that is not compacted has a value alone."""
 
     value: bytes | None
     key: bytes | None = None
@@ -27,7 +27,7 @@ def row(key: str, name: str, *, is_tombstone: bool = False) -> str:
 
 
 def key_of(text: str) -> str | None:
-    """None for a record that is none of a table."""
+    """None for a record of a topic that is not compacted."""
     found = [text.index(mark) for mark in (_VALUE, _TOMBSTONE) if mark in text]
     return text[: min(found)] if found else None
 

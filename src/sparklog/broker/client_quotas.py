@@ -6,16 +6,16 @@ nothing is counted.
 
 - A Produce counts with its size. One without an answer is held by the bytes alone; its time counts all the same.
 - A Fetch of a consumer counts with the size of its answer. What is too much is not given: the answer has no data, and
-  does not count. Whoever has been given nothing for all windows gets an answer of any size, so that a batch that is
-  larger than the quota of all windows keeps no consumer from going on. (In Kafka it does.)
+  does not count. A client that has been given nothing for all windows gets an answer of any size, so that a batch
+  that is larger than the quota of all windows keeps no consumer from going on. (In Kafka it does.)
 - A lease of segment files counts with the bytes that it lets its holder read, which are cut to what may be had at once.
-  Who waits gets none.
+  A client that has to wait gets none.
 - The time that counts is that which the broker's one loop has spent on the connection, up to the turn before the one in
   which the answer is made, and on what a request does after it has waited. The rest counts when the connection ends.
 - A change of topics counts with its partitions (``quota/mutations.py``).
 
-What brokers ask each other does not count, nor a follower's Fetch. Who may not be a broker (ClusterAction) and asks
-the same is a client: or a request that is refused would make what was spent before it forgotten.
+What brokers ask each other does not count, nor a follower's Fetch. A caller that may not be a broker (ClusterAction)
+and asks the same is a client: or a request that is refused would make what was spent before it forgotten.
 """
 
 from __future__ import annotations

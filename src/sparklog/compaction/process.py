@@ -49,7 +49,7 @@ class Worker:
     async def clean(self, task: CleaningTask) -> AsyncGenerator[CleanedGroup, None]:
         """Have a log cleaned. Each group is to be adopted, or the iteration given up, before the next is asked for.
 
-        Raises CleaningFailed. Whoever gives up has to ``end`` the process.
+        Raises CleaningFailed. A caller that gives up has to ``end`` the process.
         """
         async with aclosing(self._answers(task.to_json())) as answers:
             async for answer in answers:

@@ -138,7 +138,7 @@ class BrokerConfig:
         "principal.builder.class",
         T.STRING,
         "",
-        "Who decides which principal a peer is: an entry point of the group sparklog.principal_builders.",
+        "What decides which principal a peer is: an entry point of the group sparklog.principal_builders.",
     )
     log_dirs: tuple[str, ...] = setting("log.dirs", T.LIST, ("sparklog-data",), "Directories that hold the partitions.")
     zookeeper_connect: str = setting(

@@ -73,7 +73,7 @@ class ZooKeeperSecurity:
         _JAAS,
         T.PASSWORD,
         "",
-        "Who we are to ZooKeeper, by SASL: org.apache.zookeeper.server.auth.DigestLoginModule required"
+        "The login at ZooKeeper, by SASL: org.apache.zookeeper.server.auth.DigestLoginModule required"
         ' username="..." password="..."; (Kafka has it in a file of Java\'s, as Client.)',
     )
 

@@ -122,7 +122,7 @@ class ControllerContext:
         return any(tp in refused for refused in self.offline.values())
 
     def announced_leader(self, tp: TopicPartition) -> int:
-        """Whom clients are told to turn to."""
+        """The leader that clients are told of."""
         return int(NO_LEADER) if tp in self.awaited else self.states[tp].leader
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:

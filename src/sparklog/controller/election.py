@@ -1,4 +1,4 @@
-"""Who leads: pure decisions from a context, to be written to ZooKeeper and sent to brokers by ``runtime``.
+"""Which replica leads: pure decisions from a context, to be written to ZooKeeper and sent to brokers by ``runtime``.
 
 Invariants: a leader is a replica that lives and was not refused; without ``unclean.leader.election.enable``, and unless
 an operator asks for it, it comes from the ISR, and where none of that lives, from the eligible; the leader epoch rises

@@ -56,7 +56,7 @@ def out_of_sync(
     min_isr: int,
     restarted: Collection[int] = (),
 ) -> OutOfSync:
-    """Who counts when the partition has a leader and ``isr`` follows the ISR of ``state``."""
+    """Which replicas count when the partition has a leader and ``isr`` follows the ISR of ``state``."""
     if len(isr) >= min_isr:
         return OutOfSync()
     members = standing(state, restarted)

@@ -188,7 +188,7 @@ def _leader(
 def _next(
     context: ControllerContext, tp: TopicPartition, leader: int, isr: tuple[int, ...], replicas: Sequence[int]
 ) -> PartitionState:
-    """Who is eligible stays so, unless it is to be a replica no more: it may be one again, with nothing."""
+    """A replica that is eligible stays so, unless it is to go: it may be a replica again later, with nothing."""
     state, min_isr, restarted = context.states[tp], context.min_isr(tp), context.restarted.get(tp, ())
     others = out_of_sync(state, isr, replicas, min_isr, restarted)
     last_known = fallen(state, replicas, restarted) if leader == NO_LEADER else others.last_known
@@ -225,7 +225,10 @@ def took_effect(context: ControllerContext, written: Mapping[TopicPartition, Par
 
 
 def _is_over(assignment: ReplicaAssignment, state: PartitionState) -> bool:
-    """Who is to go is not counted on any more, for its files go: a state decided for another reason may count on it."""
+    """A replica that is to go is not counted on any more, for its files go.
+
+    A state that was decided for another reason may still count on it.
+    """
     target = set(assignment.target)
     others = {*state.eligible, *state.last_known}
     return set(state.isr) == target and state.leader in target and others <= target

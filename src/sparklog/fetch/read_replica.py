@@ -40,7 +40,7 @@ class ReadReplicas:
         self._named[tp] = BrokerId(broker), now + self._max_age_s
 
     def choose(self, tp: TopicPartition, leader: BrokerId, brokers: Container[BrokerId], now: float) -> BrokerId:
-        """Who is to be asked now; ``brokers`` are those that are in the cluster."""
+        """The broker to ask now; ``brokers`` are those that are in the cluster."""
         if not self._named:
             return leader
         broker, until = self._named.get(tp, (leader, now))

@@ -1,6 +1,6 @@
 """Board: the groups that this broker coordinates, with the log, the loop and the clock that all of it runs on.
 
-Everything here belongs to the loop's thread, so nothing is locked: between two awaits a group does not change. Who
+Everything here belongs to the loop's thread, so nothing is locked: between two awaits a group does not change. What
 must keep a group from changing over an await takes its turn.
 """
 

@@ -10,7 +10,7 @@ from sparklog.structs import TopicPartition
 class Era:
     """The time between two deletions of topics.
 
-    Whoever remembers the era in which partitions existed can ask later which of them have been deleted since, though
+    Code that remembers the era in which partitions existed can ask later which of them have been deleted since, though
     there may be others of the same names by then. An era knows the next one only, so those before the first that is
     remembered are let go.
     """

@@ -215,7 +215,7 @@ class MemberRequests:
         return self._consumers.machine.fetch_error(hosted.consumer, member_id, member_epoch)
 
     def assignor_of(self, group: ConsumerGroup) -> str:
-        """Who shares out the partitions of a group of the consumer protocol."""
+        """The assignor that shares out the partitions of a group of the consumer protocol."""
         return group.assignor(self._consumers.machine.settings.assignors)
 
     # Leadership, and time.

@@ -34,8 +34,8 @@ OpenOffsets = dict[int, GroupOffsets]
 class PendingOffsets:
     """Begins as that of a partition that is being loaded.
 
-    Whoever has offsets of a group open is in that group's set of ``_producers``, so that to forget them no other
-    producer need be looked at.
+    A producer that has offsets of a group open is in that group's set of ``_producers``, so that to forget them no
+    other producer need be looked at.
     """
 
     def __init__(self) -> None:

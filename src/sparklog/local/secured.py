@@ -243,8 +243,8 @@ def _enter(zk: ZkClient, user: str, password: str) -> None:
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _BROKER_HEADER = "What the brokers of this cluster are started with. It is written by each start of the cluster."
 _CLIENT_HEADERS = {
-    ADMIN: "User admin, who may do everything. Whoever reads this file is admin.",
-    SPARK: "User spark, who may read and write every topic. Whoever reads this file is spark.",
+    ADMIN: "User admin, who may do everything. A program that can read this file is admin.",
+    SPARK: "User spark, who may read and write every topic. A program that can read this file is spark.",
 }
 
 

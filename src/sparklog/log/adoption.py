@@ -1,6 +1,6 @@
 """Segments that another process has built, taken into the log whole: behind its end, in one step.
 
-Who builds them leaves ``.log`` files beside the log's own, under names of which a start makes nothing (``offer_path``).
+The builder leaves ``.log`` files beside the log's own, under names of which a start makes nothing (``offer_path``).
 What the log relies on is found out here: every batch is looked into, and the indexes are made from what was found.
 
 Invariants:

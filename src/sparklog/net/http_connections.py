@@ -1,8 +1,8 @@
 """Connections of an HTTP server: so many at a time, and none that does not say what it wants.
 
-aiohttp takes any number of connections, and waits for the first request of each for ever. Whoever opens some thousand
-takes all descriptors of the process. Here a connection beyond the bound is aborted at once, and one whose first request
-has no whole head after some seconds is aborted then. Between later requests aiohttp's own time holds
+aiohttp takes any number of connections, and waits for the first request of each for ever. A client that opens some
+thousand takes all descriptors of the process. Here a connection beyond the bound is aborted at once, and one whose
+first request has no whole head after some seconds is aborted then. Between later requests aiohttp's own time holds
 (``keepalive_timeout``). One that takes nothing of an answer for a while is aborted too: it would hold the answer, and
 its place, for ever.
 """

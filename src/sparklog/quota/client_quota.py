@@ -63,8 +63,8 @@ class ClientQuota:
     def take(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """As ``record``, where what is too much is not used, and does not count.
 
-        Who has used nothing for all windows may use any amount, or one that is larger than the quota of all windows
-        would never be.
+        A client that has used nothing for all windows may use any amount: else one that is larger than the quota of all
+        windows could never be used.
         """
         wait_ms = self.record(user, client_id, value, now_ms)
         if not wait_ms:

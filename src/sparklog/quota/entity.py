@@ -1,4 +1,4 @@
-"""Whom a quota is set for.
+"""What a quota is set for.
 
 A user and a client id, a user, a client id, or an address; in place of each name there may be the default, which is for
 everybody without a quota of his own.
@@ -21,13 +21,13 @@ Name = str | Literal[Default.DEFAULT]
 
 
 class Entity(NamedTuple):
-    """Whom quotas of bytes, time and changes are for; one of the two is given at least."""
+    """What quotas of bytes, time and changes are for; one of the two is given at least."""
 
     user: Name | None = None
     client_id: Name | None = None
 
 
 class IpEntity(NamedTuple):
-    """Whom the rate of new connections is for."""
+    """What the rate of new connections is for."""
 
     ip: Name

@@ -3,9 +3,9 @@
 The first of these that is set: (user, client id), (user, default client id), user, (default user, client id), (default
 user, default client id), default user, client id, default client id.
 
-Who shares a bound shares a sensor, which is named by ``Tags``: by the user and the client id at the levels of both, by
-the user alone at those of users, by the client id alone at those of client ids. So a user's quota is for all his
-clients together, and the default user's for each user by himself. While bounds are set at one kind of level alone,
+Clients that share a bound share a sensor, which is named by ``Tags``: by the user and the client id at the levels of
+both, by the user alone at those of users, by the client id alone at those of client ids. So a user's quota is for all
+his clients together, and the default user's for each user by himself. While bounds are set at one kind of level alone,
 everybody's sensor is named by that kind. Else a client without any bound goes by his client id.
 
 What is found for tags is what their names say: a user without a client id is looked for at the levels of users. So a

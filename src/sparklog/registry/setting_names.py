@@ -1,6 +1,6 @@
 """What the settings of a schema registry are called: as Kafka's serializers call them.
 
-Who looks only for their names among others need not import what they mean.
+A module that only looks for their names among others need not import what they mean.
 """
 
 from __future__ import annotations

@@ -546,7 +546,7 @@ class LogCleaner:
         """Swap the group in, once no reader holds a file of it; ``tag`` is of its drafts, where it was written as such.
         With ``keeps_readers_off`` no other reader is given its files while it waits for those that hold them.
 
-        Whoever gives up meanwhile gives up between two attempts: the files are here as long as one may be under way.
+        A caller that gives up meanwhile gives up between two attempts: the files are here as long as one may run.
         Raises Abandoned, where a draft is missing too, and LogError.
         """
         deadline = self._clock.monotonic() + _LEASE_PATIENCE_S

@@ -1,6 +1,6 @@
 """Cleanings that somebody else than this broker's workers does: granted one at a time a log, and only for a while.
 
-A grant is a token, and what is to be done. Who has it writes drafts beside the log's files, and has them put in place
+A grant is a token, and what is to be done. Its holder writes drafts beside the log's files, and has them put in place
 group by group, with the checks that the broker's own workers meet. A grant that is not renewed lapses: then its log is
 free again, and what comes under its token is refused. So whoever dies costs the log a pause, and one who comes late
 changes nothing. The clean section grows only when every group below its new end is in place.

@@ -1,4 +1,4 @@
-"""Who somebody is, by the names that Kafka's access control lists have (``KafkaPrincipal.java``)."""
+"""Principals, by the names that Kafka's access control lists have (``KafkaPrincipal.java``)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ForkedChild(ChildProcess):
 
 @cache
 def _server() -> ForkServerContext:
-    """It starts with the first process that is asked of it. Who is left when we end is killed, and not waited for."""
+    """It starts with the first process that is asked of it. What is left when we end is killed, and not waited for."""
     atexit.register(_kill_who_is_left)
     server = get_context("forkserver")
     server.set_forkserver_preload([__name__, "sparklog.cli.commands.serve.broker"])
@@ -90,7 +90,7 @@ class _Forked:
         self.pid = process.pid or 0
 
     def poll(self) -> int | None:
-        """Its exit code; None while it runs. Who has seen it end is told so, though the fork server tells us later."""
+        """Its exit code; None while it runs. Once its end was seen it is told, though the fork server says so later."""
         if _has_ended(self.pid):
             return self.wait()
         return self._status()

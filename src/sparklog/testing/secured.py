@@ -15,7 +15,7 @@ from sparklog.zk.client import ZkClient
 from sparklog.zk.entities import user_entity
 
 ADMIN: Final = "admin"
-"""Who may do everything; the broker is this user to itself, too."""
+"""The user that may do everything; the broker is this user to itself, too."""
 _MECHANISM: Final = "SCRAM-SHA-512"
 _LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 

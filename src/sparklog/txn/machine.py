@@ -236,7 +236,7 @@ def _comes_again(current: Transaction, request: EndRequest) -> bool:
 
 
 def _successor(client: Producer, fresh_id: int | None) -> Producer | None:
-    """Who ``client`` is after the next raise of its epoch; None if that takes a fresh producer id."""
+    """What ``client`` is after the next raise of its epoch; None if that takes a fresh producer id."""
     if client.epoch < LAST_EPOCH - 1:
         return Producer(client.producer_id, client.epoch + 1)
     return None if fresh_id is None else Producer(fresh_id, 0)

@@ -38,7 +38,7 @@ class WebContext:
         return f"{'__Host-' if self.settings.is_tls else ''}sparklog-{self.port}"
 
     async def visitor(self, request: web.Request) -> Visitor:
-        """Who asks. Raises HTTPUnauthorized where that is not known, and must be."""
+        """The visitor that asks. Raises HTTPUnauthorized where that is not known, and must be."""
         if self.settings.is_open:
             return await self.visitors.anybody()
         found = self.visitors.of_cookie(request.cookies.get(self.cookie, ""))

@@ -1,4 +1,4 @@
-"""Who has settings in ZooKeeper besides topics and brokers: users, client ids, client ids of users, addresses.
+"""What has settings in ZooKeeper besides topics and brokers: users, client ids, client ids of users, addresses.
 
 An entity is named by its path below ``/config``, as in a notification: ``users/alice``, ``clients/app``,
 ``users/alice/clients/app``, ``ips/10.0.0.1``. Names are percent-encoded as Kafka does it (``Sanitizer.java``), but for

@@ -24,7 +24,7 @@ class Term(NamedTuple):
 
 
 class Office:
-    """Who is the controller, and since which epoch."""
+    """The office of the controller: which broker holds it, and since which epoch."""
 
     def __init__(self, zk: ZnodeClient) -> None:
         self._zk = zk

@@ -1,4 +1,4 @@
-"""Who may read and change the znodes that a broker makes, where ``zookeeper.set.acl`` asks for that.
+"""Which clients may read and change the znodes that a broker makes, where ``zookeeper.set.acl`` asks for that.
 
 The rule is Kafka 3.9's (``ZkData.defaultAcls``): all rights for those as whom the session is authenticated, and reading
 for everybody, but not below the paths that hold secrets. The root of the old consumers is everybody's. Every broker of

@@ -120,7 +120,7 @@ class Described:
 def authorized_operations(
     broker: BrokerContext, request: ApiRequest[Any], resource: Resource, *, asked: bool = True
 ) -> Allowed:
-    """All that the caller may do with the thing; None, which is another thing than nothing, if it did not ask."""
+    """All that the caller may do with the resource: an empty set if that is nothing, None if it did not ask."""
     if not asked:
         return None
     possible = _POSSIBLE[resource.kind]

@@ -24,7 +24,7 @@ Rule = Callable[[TokenRules, DelegationToken, Principal, int, int], DelegationTo
 def check_connection(request: ApiRequest[Any]) -> None:
     """Raises ApiError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) for a caller that has shown no credential of its own.
 
-    Who came by a token may not ask for others: they would outlast it.
+    A client that logged in by a token may not ask for others: they would outlast it.
     """
     caller = request.caller
     is_unknown = caller.protocol is SecurityProtocol.SSL and caller.principal == ANONYMOUS

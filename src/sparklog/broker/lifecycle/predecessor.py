@@ -1,10 +1,10 @@
 """Whether the process that was this broker before is dead: what it left in the log directories, and a lock that tells.
 
 A process that registers a broker writes its ZooKeeper session into a file in each log directory, and holds a lock on
-that file for as long as it lives, also when the directory has failed. Whoever gets the lock, and reads a session that
-was written to this very file since this machine was booted, knows that its writer has ended: the kernel gives the lock
-up for no other reason. A copy of the directory proves nothing (it is another file), nor does a disk that was moved to
-another machine (it was booted another time), nor an address that is free (the living broker may be on another host).
+that file for as long as it lives, also when the directory has failed. A process that gets the lock, and reads a session
+that was written to this very file since this machine was booted, knows that its writer has ended: the kernel gives the
+lock up for no other reason. A copy of the directory proves nothing (it is another file), nor does a disk that was moved
+to another machine (it was booted another time), nor an address that is free (the living broker may be on another host).
 
 The proof holds within one boot, so the file need not last through a power cut. It holds a session's password and is for
 its owner alone.

@@ -63,7 +63,7 @@ class _Outdated(Exception):
 
 
 class Leader(NamedTuple):
-    """Who is followed: a broker, and the connection to it, of ``num.replica.fetchers``."""
+    """What a fetcher follows: a broker, and the connection to it, of ``num.replica.fetchers``."""
 
     broker_id: int
     number: int

@@ -4,8 +4,8 @@ An authentication is answered from memory. Every broker takes over the tokens th
 tokens again (``broker.following``). Until that has succeeded, what was known last holds.
 
 What is asked of a token, and is changed, is judged by what ZooKeeper holds at that moment; a change that was made here
-is in force here before its request is answered. Who renews a token that this broker has not heard of yet has it looked
-for. A token that cannot be read lets nobody in, and the log names it.
+is in force here before its request is answered. A token that is to be renewed, and that this broker has not heard of
+yet, is looked for. A token that cannot be read lets nobody in, and the log names it.
 
 A token that has ended lets nobody in from that millisecond on. Its znode is removed later, by the controller.
 """

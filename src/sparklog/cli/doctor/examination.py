@@ -114,7 +114,7 @@ class Examination:
 
     @cached_property
     def _controllers(self) -> tuple[dict[BrokerId, BrokerId], dict[BrokerId, SparklogError]]:
-        """Whom each broker names, and which are silent."""
+        """The controller that each broker names, and the brokers that do not answer."""
         return self._admin.controllers(timeout=_ASK_S)
 
     def _rights(self) -> Iterator[Finding]:

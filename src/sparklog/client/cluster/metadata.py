@@ -1,4 +1,4 @@
-"""Who leads what, for those that wait: asks brokers for metadata and drives ``Leaders`` with the answers."""
+"""The leaders of partitions, for callers that block: asks brokers for metadata, and drives ``Leaders`` with it."""
 
 from __future__ import annotations
 

@@ -367,7 +367,7 @@ class Session:
         raise unreachable
 
     def _least_busy(self) -> list[Endpoint]:
-        """Whom to ask, one after another: those that owe no answer first, of these those that are connected."""
+        """The brokers to ask, one after another: those that owe no answer first, of these those that are connected."""
         known = dict.fromkeys([*self._connected(), *self.leaders.brokers.values(), *self.config.bootstrap])
         return sorted(known, key=self._is_busy)
 

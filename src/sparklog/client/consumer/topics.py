@@ -1,4 +1,4 @@
-"""The topics that a consumer names: asked for, created where that may be, and missed aloud."""
+"""The topics that a consumer names: asked for, created where that is allowed, and warned of where they do not exist."""
 
 from __future__ import annotations
 

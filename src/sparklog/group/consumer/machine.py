@@ -244,7 +244,7 @@ def replace_static(draft: ConsumerGroup, holder: ConsumerMember, member_id: str)
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-    """Raises ApiError (FENCED_MEMBER_EPOCH). Who joins anew holds nothing, so its old epoch does not matter."""
+    """Raises ApiError (FENCED_MEMBER_EPOCH). A member that joins anew holds nothing: its old epoch does not matter."""
     if request.epoch in (JOIN_EPOCH, member.epoch):
         return
     if request.epoch == member.previous_epoch and request.owned is not None and request.owned <= member.assigned:

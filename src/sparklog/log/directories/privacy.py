@@ -1,4 +1,4 @@
-"""Who on this machine may read and write a log directory past the brokers, and so past their lists of rights.
+"""Which users of this machine may read and write a log directory past the brokers, and so past their lists of rights.
 
 Invariants, where the brokers ask who may do what: only the owner writes, only the owner and the directory's group read.
 The group is for those that read segment files themselves: Spark tasks that hold a lease, and backups. New files and

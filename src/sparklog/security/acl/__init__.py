@@ -4,7 +4,7 @@
   its own (``znode.py``).
 - A snapshot is all lists as they were at one moment. It never changes; what it says is found without going through it
   (``snapshot.py``).
-- The authorizer asks the snapshot that is in force. Whoever follows the lists gives it the next one
+- The authorizer asks the snapshot that is in force. What follows the lists gives it the next one
   (``authorizer.py``).
 
 What decides, in this order: a super user may do everything; an entry that denies the operation, or all of them, counts

@@ -1,4 +1,4 @@
-"""Who may do what, by the lists that are in force (``AclAuthorizer.scala``)."""
+"""What a principal may do, by the lists that are in force (``AclAuthorizer.scala``)."""
 
 from __future__ import annotations
 

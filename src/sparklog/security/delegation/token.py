@@ -4,7 +4,7 @@ Invariants:
 
 - A token stands for its owner until ``ends_ms``, the earlier of its expiry and its maximum. Renewing moves the expiry;
   nothing moves the maximum.
-- The owner and the renewers may renew and end it. Who has asked for it on behalf of another may only see it.
+- The owner and the renewers may renew and end it. A user that asked for it on behalf of another may only see it.
 - A token that has ended stands for nobody and is not renewed, whether its znode is still there or not.
 - The secret of a token, its HMAC, is not a part of it: whoever has the brokers' key can compute it from the id.
 """

@@ -7,8 +7,8 @@ sends an empty token. A broker that owes the client's last token no answer offer
 What is promised:
 
 - No security layer is offered, and none is taken: TLS is for that.
-- The broker takes the principal of the context. Whom the client wants to act for is passed over, as in Kafka, whose
-  clients name themselves there.
+- The broker takes the principal of the context. The user that the client wants to act for is passed over, as in Kafka,
+  whose clients name themselves there.
 - The client asks for mutual authentication, and goes on only with a broker that has the service's key.
 - What failed is told the broker's log. The client hears that its credentials are invalid, whatever it was.
 

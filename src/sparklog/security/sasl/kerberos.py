@@ -1,9 +1,9 @@
 """Kerberos by the library of the system (MIT's, or one like it) through the package ``gssapi``, which is optional.
 
-Who we are is said by the options of ``com.sun.security.auth.module.Krb5LoginModule``: ``useKeyTab`` with ``keyTab`` and
-``principal``, and for clients also ``useTicketCache``, with ``ticketCache`` for one that is not the environment's. A
-ticket cache is tried first, as by Java. Which KDC is asked, for how long, and what a host's name is made of say the
-system's ``krb5.conf`` and ``KRB5_CONFIG``.
+Our own principal is said by the options of ``com.sun.security.auth.module.Krb5LoginModule``: ``useKeyTab`` with
+``keyTab`` and ``principal``, and for clients also ``useTicketCache``, with ``ticketCache`` for one that is not the
+environment's. A ticket cache is tried first, as by Java. Which KDC is asked, for how long, and what a host's name is
+made of say the system's ``krb5.conf`` and ``KRB5_CONFIG``.
 
 The library gets tickets by a keytab when there are none, and new ones when half of their time is over; they are kept in
 memory, for each login apart. It reads a keytab each time that it needs a key. A ticket that was shown is remembered

@@ -29,7 +29,7 @@ class ServerConversation(Protocol):
 
     @property
     def authenticated(self) -> Authenticated | None:
-        """Who it is, when the conversation has come to its end."""
+        """The peer, when the conversation has come to its end."""
 
 
 class ClientConversation(Protocol):

@@ -32,7 +32,7 @@ _TO_PKCS12 = "keytool -importkeystore -srckeystore {path} -destkeystore store.p1
 
 
 class Identity(NamedTuple):
-    """Who an end is."""
+    """What an end of a connection proves itself with."""
 
     key: bytes
     """The private key, PKCS #8 in DER, not encrypted."""

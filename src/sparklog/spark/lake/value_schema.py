@@ -1,6 +1,6 @@
 """How the values of a decoded table are decoded, as the table itself says it: a property that the offload writes.
 
-Who reads the table and the log as one decodes the log's records in the same way.
+A read of the table and the log as one decodes the log's records in the same way.
 """
 
 from __future__ import annotations

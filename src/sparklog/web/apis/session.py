@@ -1,4 +1,4 @@
-"""Who the visitor is; logging in and out."""
+"""Which user the visitor is; logging in and out."""
 
 from __future__ import annotations
 

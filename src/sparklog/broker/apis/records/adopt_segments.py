@@ -55,7 +55,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest
 
 
 def _check(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest]) -> None:
-    """Raises ApiError. Who gives the offsets alters the topic; who appends does it as by a Produce."""
+    """Raises ApiError. A client that gives the offsets alters the topic; one that appends does so as by a Produce."""
     message = request.message
     topic = Resource(ResourceType.TOPIC, message.topic)
     check(broker, request, Operation.WRITE, topic)

@@ -1,7 +1,8 @@
 """AddPartitionsToTxn: the partitions that a transactional producer is about to write to. All of them, or none.
 
-From version 4 on it is the partitions' leaders that ask, for several transactions at once: to add, or only to verify.
-Who may write there is asked by a leader before. A client adds none of the coordinators' own partitions by this request.
+From version 4 on it is the partitions' leaders that ask, for several transactions at once: to add, or only to verify. A
+leader has checked before that the client may write there. A client adds none of the coordinators' own partitions by
+this request.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def compact() -> None:
 )  # fmt: skip
 @click.option(
     "--by", type=click.Choice(_CLEANERS), default=_CLEANERS[0], show_default=True,
-    help="Who cleans: the brokers' own workers, a job of Spark, or the job where that is worth its start.",
+    help="What cleans: the brokers' own workers, a job of Spark, or the job where that is worth its start.",
 )  # fmt: skip
 @output_option
 @bootstrap_option

@@ -53,9 +53,9 @@ def _who(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="From where not; all if none."
         ),
-        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Who may not."),
+        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="The user that may not."),
         click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="From where; all if none."),
-        click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Who may."),
+        click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="The user that may."),
         click.option("--consumer", is_flag=True, help="What a consumer needs of --topic and --group."),
         click.option("--producer", is_flag=True, help="What a producer needs of --topic and --transactional-id."),
     ):

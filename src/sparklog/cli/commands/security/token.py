@@ -43,9 +43,9 @@ def token() -> None:
 
 
 @token.command(short_help="Ask for a token.")
-@click.option("--owner", metavar="User:NAME", help="Whom it lets in; you, if it is not given.")
+@click.option("--owner", metavar="User:NAME", help="The user that it lets in; you, if it is not given.")
 @click.option(
-    "--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who may renew it too. May be repeated."
+    "--renewer", "renewers", multiple=True, metavar="User:NAME", help="A user that may renew it too. May be repeated."
 )
 @click.option("--lifetime-ms", type=WholeNumber(1), metavar="MS", help="How long it may last, renewed or not.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a client's settings that use it.")

@@ -1,4 +1,4 @@
-"""Who in a group reads what: the leader's decision, by the strategies that Kafka's clients know by name.
+"""Which member of a group reads what: the leader's decision, by the strategies that Kafka's clients know by name.
 
 Invariants of every strategy, whatever the members claim:
 

@@ -142,7 +142,7 @@ class _Balance:
         return {member_id: sorted(held) for member_id, held in self._held.items()}
 
     def _owners(self, claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-        """Who owns each partition by the claims that count."""
+        """The owner of each partition by the claims that count."""
         existing = set(self._partitions)
         best: dict[TopicPartition, int] = {}
         owners: dict[TopicPartition, str | None] = {}

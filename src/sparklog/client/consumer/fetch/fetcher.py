@@ -127,7 +127,7 @@ class Fetcher:
         return self._session.clock.monotonic()
 
     def _broker_of(self, tp: TopicPartition, now: float) -> BrokerId | None:
-        """Whom to ask for the partition; None while nobody is known to lead it."""
+        """The broker to ask for the partition; None while nobody is known to lead it."""
         leaders = self._session.leaders
         leader = leaders.leader(tp)
         return None if leader is None else self._replicas.choose(tp, leader, leaders.brokers, now)

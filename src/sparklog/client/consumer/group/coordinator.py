@@ -82,7 +82,7 @@ class ConsumerCoordinator:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who the consumer is to its user: a member of the generation whose assignment that was told last."""
+        """What the consumer is to its user: a member of the generation whose assignment that was told last."""
         taken = self._membership.taken
         return GroupMetadata(self._settings.group_id, taken.number, taken.member_id, self._settings.instance_id)
 

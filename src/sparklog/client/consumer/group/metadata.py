@@ -1,4 +1,4 @@
-"""Who in a group commits: told by a consumer, sent by a transactional producer along with that consumer's offsets."""
+"""Which member of a group commits: a consumer tells it, a transactional producer sends it with that one's offsets."""
 
 from __future__ import annotations
 
