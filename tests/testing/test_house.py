@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -55,6 +56,15 @@ def test_a_test_module_has_the_name_of_what_it_tests_or_is_said_not_to():
 def test_a_room_can_be_looked_over():
     counted = Counter(path.parent for path in (HOUSE / "src" / "sparklog").rglob("*.py"))
     assert {str(room): modules for room, modules in counted.items() if modules > MOST_MODULES} == {}
+
+
+def test_the_page_of_the_architecture_has_the_layers_that_are_checked():
+    contracts = tomllib.loads((HOUSE / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (each["layers"] for each in contracts if each["name"] == "layers")
+    page = (HOUSE / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| ((?:`\w+`(?: \\\| )?)+) \|", page, re.MULTILINE)
+    told = [(int(number), re.findall(r"\w+", packages)) for number, packages in rows]
+    assert told == [(len(layers) - place, re.findall(r"\w+", layer)) for place, layer in enumerate(layers)]
 
 
 def _has_its_mirror(test):
