@@ -13,8 +13,8 @@ from cli.conftest import PROGRAM
 from click.testing import CliRunner
 
 from sparklog import __version__, not_compiled
-from sparklog.cli.main import BROKEN_PIPE, COMMANDS, cli
-from sparklog.cli.start import INTERRUPTED
+from sparklog.cli.exit_status import BROKEN_PIPE, INTERRUPTED
+from sparklog.cli.main import COMMANDS, cli
 from sparklog.errors import ConfigError
 
 HELP = """

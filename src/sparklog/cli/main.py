@@ -16,8 +16,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from sparklog import __version__, not_compiled
+from sparklog.cli.exit_status import BROKEN_PIPE, INTERRUPTED
 from sparklog.cli.guesses import GuessingGroup
-from sparklog.cli.start import INTERRUPTED
 from sparklog.errors import SparklogError
 
 _log = logging.getLogger(__name__)
@@ -78,9 +78,6 @@ _ROOM_OF = {name: room for room, commands in ROOMS.items() for name in commands}
 _OF_BYTES = ("-k", "--key-separator", "-f", "--format")
 """Options whose value is what is read or printed between texts: any bytes."""
 _FORM = f"not compiled: {not_compiled}" if not_compiled else "compiled"
-
-BROKEN_PIPE = 141
-"""What a shell reports of a program that SIGPIPE ended."""
 
 
 class LazyGroup(GuessingGroup):

@@ -7,8 +7,7 @@ import signal
 from types import FrameType
 from typing import NoReturn
 
-INTERRUPTED = 130
-"""What a shell reports of a program that SIGINT ended."""
+from sparklog.cli.exit_status import INTERRUPTED
 
 
 def main() -> NoReturn:
