@@ -35,6 +35,8 @@ NEED_SOURCE = $(shell grep -rl --include='test_*.py' 'mark\.source' tests)
 # What mypyc compiles is said in one place.
 HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.py)))
 
+STUB := src/sparklog/protocol/message_classes.pyi
+
 # The hundreds of Python programs that tests start are compiled once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -67,6 +69,8 @@ test: setup jars avro programs
 check: setup
 	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .
 	@echo "check: ruff" && $(BIN)/ruff check --quiet .
+	@echo "check: the stub of the messages" && $(BIN)/python -m sparklog.protocol.message_stubs | cmp -s - $(STUB) || \
+		{ echo "make: $(STUB) is stale; type: $(BIN)/python -m sparklog.protocol.message_stubs >$(STUB)" >&2; exit 1; }
 	@echo "check: mypy" && $(call beside,collected,$(COLLECTED),$(BIN)/mypy --no-error-summary)
 	@echo "check: import-linter" && $(BIN)/lint-imports --no-logo
 	@echo "check: docs" && $(SITE)
