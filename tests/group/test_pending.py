@@ -102,7 +102,7 @@ class Looked(dict[int, Any]):
 def test_what_goes_costs_no_look_at_the_transactions_of_other_groups(play: Play, what: str) -> None:
     async def body(scene: Scene) -> None:
         await commit(scene, 5)
-        pending = scene.groups._board.led[HOME].pending
+        pending = scene.groups._groups.led[HOME].pending
         for producer_id in range(1000, 1100):
             pending.add(producer_id, f"g{producer_id}", OFFSETS)
         looked = pending._open = Looked(pending._open)

@@ -30,7 +30,7 @@ PARTITIONS = [TopicPartition("t", number) for number in range(MANY)]
 
 def slow(scene: Scene) -> None:
     """From now on whatever is done between two looks at the clock takes a share of the loop's time."""
-    turns = scene.groups._board.turns
+    turns = scene.groups._groups.turns
 
     def later() -> float:
         scene.clock.advance(SHARE_S)
@@ -134,7 +134,7 @@ def test_a_group_is_deleted_whole_with_what_was_committed_meanwhile(play: Play) 
         slow(scene)
         task = asyncio.ensure_future(scene.groups.delete_group(GROUP))
         seen, number, late = set(), 0, TopicPartition("t", MANY + 1)
-        while scene.groups._board.find(GROUP) is not None:
+        while scene.groups._groups.find(GROUP) is not None:
             seen.add(sum(scene.offset(tp) is not None for tp in PARTITIONS))
             if number == 3:
                 assert await scene.commit(9, tp=late) is ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""ConsumerGroups: drives the groups of the consumer protocol on the coordinator's board.
+"""ConsumerGroups: drives the groups of the consumer protocol over ``GroupMetadataManager``.
 
 A change takes the group's turn: it decides, writes what the decision changes, and puts the new group in the place
 of the old when every in-sync replica has that. All of it is done in steps, and others have the loop in between: until
@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 from sparklog.config.broker import ASSIGNOR_CLASSES, BrokerConfig
 from sparklog.errors import ApiError, ErrorCode, ProtocolError
-from sparklog.group.board import Board, fits
 from sparklog.group.classic.group import Group
 from sparklog.group.classic.machine import GroupMachine
 from sparklog.group.classic.requests import (
@@ -37,6 +36,7 @@ from sparklog.group.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
 from sparklog.group.consumer.timers import Timers
 from sparklog.group.consumer.topics import Topics
 from sparklog.group.hosted import Hosted
+from sparklog.group.metadata_manager import GroupMetadataManager, fits
 from sparklog.group.offsets import building, group_key, group_record
 from sparklog.group.storage import CONSUMER_STORE_ERRORS
 
@@ -52,7 +52,7 @@ class ConsumerGroups:
     def __init__(
         self,
         config: BrokerConfig,
-        board: Board,
+        groups: GroupMetadataManager,
         topics: Topics,
         classic_machine: GroupMachine,
         apply: Callable[[Hosted, Outcome], None],
@@ -68,7 +68,7 @@ class ConsumerGroups:
         self.is_served = "consumer" in config.group_coordinator_rebalance_protocols
         self._policy = MigrationPolicy(config.group_consumer_migration_policy)
         self._classic_max_size = config.group_max_size
-        self._board = board
+        self._groups = groups
         self._topics = topics
         self._classic_machine = classic_machine
         self._apply = apply
@@ -79,7 +79,7 @@ class ConsumerGroups:
         try:
             self._check(request)
             quiet = self._quiet(request)
-            return quiet if quiet is not None else await asyncio.shield(self._board.spawn(self._heartbeat(request)))
+            return quiet if quiet is not None else await asyncio.shield(self._groups.spawn(self._heartbeat(request)))
         except ApiError as error:
             return ConsumerAnswer(error.code, error.reason or None)
 
@@ -90,7 +90,7 @@ class ConsumerGroups:
         ids = (request.group_id, request.member_id, request.instance_id, request.rack_id, request.client_id)
         if not all(map(fits, (*ids, request.regex, *(request.topics or ())))):
             raise ApiError(ErrorCode.INVALID_REQUEST, "a text of the request is longer than 32767 bytes")
-        error = self._board.status(request.group_id)
+        error = self._groups.status(request.group_id)
         if error is not ErrorCode.NONE:
             raise ApiError(error)
         self._check_topics()
@@ -102,7 +102,7 @@ class ConsumerGroups:
 
     def _quiet(self, request: ConsumerHeartbeat) -> ConsumerAnswer | None:
         """The answer that most heartbeats get: go on."""
-        hosted = self._board.find(request.group_id)
+        hosted = self._groups.find(request.group_id)
         if hosted is None or hosted.consumer is None or request.leaves:
             return None
         answer = self.machine.quiet_answer(hosted.consumer, request, self._topics)
@@ -111,14 +111,14 @@ class ConsumerGroups:
         return answer
 
     async def _heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
-        async with self._board.turn(request.group_id) as hosted:
+        async with self._groups.turn(request.group_id) as hosted:
             await self._look_up(hosted.consumer, request.regex)
             before, upgrade = self._begin(hosted, request)
             decide = self.machine.leave if request.leaves else self.machine.heartbeat
             deciding = decide(before, request, self._topics)  # what is refused is so in this turn of the loop
             if hosted.group.members:
-                self._apply(hosted, self._classic_machine.upgrading(hosted.group, self._board.now_ms()))
-            decision = await self._board.take(deciding, request.group_id)
+                self._apply(hosted, self._classic_machine.upgrading(hosted.group, self._groups.now_ms()))
+            decision = await self._groups.take(deciding, request.group_id)
             await self._replace(hosted, decision.group, upgrade=upgrade)
             if hosted.consumer is not None and not request.leaves:
                 self._touch(hosted, hosted.consumer.members[str(decision.answer.member_id)])
@@ -150,7 +150,7 @@ class ConsumerGroups:
             if group is not None:
                 await self._downgrade(hosted, group)
                 return
-        records = await self._board.take(changes(before, after), after.group_id)
+        records = await self._groups.take(changes(before, after), after.group_id)
         if upgrade:
             records.insert(0, (group_key(after.group_id), None))
         error = await self._write(hosted, records)
@@ -168,15 +168,15 @@ class ConsumerGroups:
 
     async def _downgrade(self, hosted: Hosted, group: Group) -> None:
         """Go on as this classic group, which rebalances. Raises ApiError."""
-        group.state_timestamp_ms = self._board.clock.now_ms()
+        group.state_timestamp_ms = self._groups.clock.now_ms()
         assignments = {each.member_id: each.assignment for each in group.members.values()}
-        gone = await self._board.take(changes(hosted.consumer, None), group.group_id)
+        gone = await self._groups.take(changes(hosted.consumer, None), group.group_id)
         error = await self._write(hosted, [*gone, group_record(group, assignments)])
         if error in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             hosted.group.become(group)
             hosted.consumer = None
             hosted.timers = Timers()
-            self._apply(hosted, self._classic_machine.downgraded(hosted.group, self._board.now_ms()))
+            self._apply(hosted, self._classic_machine.downgraded(hosted.group, self._groups.now_ms()))
         self._raise(error)
 
     async def _write(self, hosted: Hosted, records: list[Record]) -> ErrorCode:
@@ -184,10 +184,10 @@ class ConsumerGroups:
         if not records:
             return ErrorCode.NONE
         group_id = hosted.group.group_id
-        batch = await self._board.take(building(records, self._board.clock.now_ms()), group_id)
-        if not self._board.is_current(hosted):
+        batch = await self._groups.take(building(records, self._groups.clock.now_ms()), group_id)
+        if not self._groups.is_current(hosted):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER  # and what it was decided on may not be so any more
-        return await self._board.append(hosted.partition, batch, f"consumer group {group_id}", _AS_IT_IS)
+        return await self._groups.append(hosted.partition, batch, f"consumer group {group_id}", _AS_IT_IS)
 
     @staticmethod
     def _raise(error: ErrorCode) -> None:
@@ -200,7 +200,7 @@ class ConsumerGroups:
         """The log has the group as it is now; new members get all the time there is to be heard from."""
         if hosted.consumer is None:
             hosted.group.become(Group(after.group_id))
-        hosted.timers.follow(hosted.consumer, after, self._board.now_ms())
+        hosted.timers.follow(hosted.consumer, after, self._groups.now_ms())
         hosted.consumer = after
         for member_id in after.members.keys() - hosted.timers.sessions.keys():
             self._touch(hosted, after.members[member_id])
@@ -215,30 +215,30 @@ class ConsumerGroups:
         """The member is alive."""
         own_ms = self.machine.settings.session_timeout_ms
         timeout_ms = own_ms if member.classic is None else member.classic.session_timeout_ms
-        hosted.timers.sessions[member.member_id] = deadline_ms = self._board.now_ms() + timeout_ms
+        hosted.timers.sessions[member.member_id] = deadline_ms = self._groups.now_ms() + timeout_ms
         self._wake(hosted, deadline_ms)
 
     def _wake(self, hosted: Hosted, wake_ms: int | None) -> None:
         if wake_ms is not None:
-            self._board.wake(hosted, wake_ms)
+            self._groups.wake(hosted, wake_ms)
 
     async def expire(self, hosted: Hosted, group: ConsumerGroup) -> None:
         """Remove the members that missed their deadlines; look again at the next deadline. In the group's turn."""
         await self._look_up(group)
-        missed = [each for each in hosted.timers.missed(self._board.now_ms()) if each in group.members]
+        missed = [each for each in hosted.timers.missed(self._groups.now_ms()) if each in group.members]
         next_ms = hosted.timers.next_ms()
         if missed and self._topics.version == 0:
-            next_ms = self._board.now_ms() + _RETRY_MS
+            next_ms = self._groups.now_ms() + _RETRY_MS
             for member_id in missed:
                 self._touch(hosted, group.members[member_id])  # it could not make itself heard
         elif missed:
             _LOG.info("group %s loses %s, whose time is up", group.group_id, ", ".join(missed))
             try:
                 removing = self.machine.remove(group, missed, self._topics)
-                await self._replace(hosted, await self._board.take(removing, group.group_id))
+                await self._replace(hosted, await self._groups.take(removing, group.group_id))
                 next_ms = hosted.timers.next_ms()
             except ApiError:
-                next_ms = self._board.now_ms() + _RETRY_MS
+                next_ms = self._groups.now_ms() + _RETRY_MS
         if hosted.consumer is not None:
             self._wake(hosted, next_ms)
 
@@ -249,14 +249,14 @@ class ConsumerGroups:
             await self._look_up(group)
             self._check_topics()
             joining = classic.join(self.machine, group, request, self._member_id(request), self._topics)
-            joined = await self._board.take(joining, group.group_id)
+            joined = await self._groups.take(joining, group.group_id)
             await self._replace(hosted, joined.group)
         except ApiError as error:
             return JoinAnswer(error.code, request.member_id)
         if joined.answer.error is ErrorCode.NONE and hosted.consumer is not None:
             timers, member_id = hosted.timers, joined.answer.member_id
             timers.joins.pop(member_id, None)
-            timers.syncs[member_id] = self._board.now_ms() + request.rebalance_timeout_ms
+            timers.syncs[member_id] = self._groups.now_ms() + request.rebalance_timeout_ms
             self._wake(hosted, timers.syncs[member_id])
             self._touch(hosted, hosted.consumer.members[member_id])
         return joined.answer
@@ -289,7 +289,7 @@ class ConsumerGroups:
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     def _expect_join(self, hosted: Hosted, member: ConsumerMember) -> None:
-        deadline_ms = self._board.now_ms() + member.rebalance_timeout_ms
+        deadline_ms = self._groups.now_ms() + member.rebalance_timeout_ms
         self._wake(hosted, hosted.timers.joins.setdefault(member.member_id, deadline_ms))
 
     async def leave(self, hosted: Hosted, group: ConsumerGroup, leaving: list[MemberIdentity]) -> LeaveAnswer:
@@ -297,7 +297,7 @@ class ConsumerGroups:
             await self._look_up(group)
             self._check_topics()
             parting = classic.leave(self.machine, group, leaving, self._topics)
-            left = await self._board.take(parting, group.group_id)
+            left = await self._groups.take(parting, group.group_id)
             if left.member_ids:
                 await self._replace(hosted, left.group)
         except ApiError as error:
@@ -306,7 +306,7 @@ class ConsumerGroups:
 
     async def dissolve(self, hosted: Hosted) -> None:
         """The group has no members, and a classic one takes its place. Raises ApiError."""
-        gone = await self._board.take(changes(hosted.consumer, None), hosted.group.group_id)
+        gone = await self._groups.take(changes(hosted.consumer, None), hosted.group.group_id)
         error = await self._write(hosted, gone)
         if error in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             hosted.consumer = None

@@ -21,7 +21,6 @@ from uuid import uuid4
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.group.board import Board, fits
 from sparklog.group.classic.group import CommittedOffset, Group
 from sparklog.group.classic.requests import CommitRequest, TransactionalCommit
 from sparklog.group.consumer.group import ConsumerGroup
@@ -30,6 +29,7 @@ from sparklog.group.era import Era
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.loading import GroupLoader
 from sparklog.group.members import MemberRequests
+from sparklog.group.metadata_manager import GroupMetadataManager, fits
 from sparklog.group.offsets import (
     Record,
     build_tombstones,
@@ -77,17 +77,17 @@ class GroupCoordinator:
         self._protects = config.internal_topics_protect
         turns = turns or Turns(loop, clock)
         most = config.group_members_max_bytes
-        self._board = Board(store, clock, loop, turns, lambda hosted: self.members.expire(hosted), most)
-        self.members = MemberRequests(config, self._board, topics, new_id)
+        self._groups = GroupMetadataManager(store, clock, loop, turns, lambda hosted: self.members.expire(hosted), most)
+        self.members = MemberRequests(config, self._groups, topics, new_id)
         self._retention_ms = config.offsets_retention_minutes * 60_000
         self._metadata_limit = config.offset_metadata_max_bytes
         self._loading = asyncio.Lock()
 
     def partition_for(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
-        return self._board.partition_for(group_id)
+        return self._groups.partition_for(group_id)
 
-    # Offsets. The board's ``status`` first: is the group ours, and loaded?
+    # Offsets. ``GroupMetadataManager.status`` first: is the group ours, and loaded?
 
     async def commit_offsets(self, group_id: str, request: CommitRequest) -> Errors:
         """An error code for each offset; NONE once it is replicated, and visible to ``fetch_offsets``."""
@@ -100,7 +100,7 @@ class GroupCoordinator:
         if fitting:
             error = self._commit_error(group_id, request)  # the group may have changed while the batch was made
             if error is ErrorCode.NONE:
-                error = await asyncio.shield(self._commit(self._board.hosted(group_id), fitting, batch))
+                error = await asyncio.shield(self._commit(self._groups.hosted(group_id), fitting, batch))
             errors.update(dict.fromkeys(fitting, error))
         return errors
 
@@ -129,11 +129,11 @@ class GroupCoordinator:
                     fitting[tp] = each
                     yield offset_record(group_id, tp, each)
 
-        steps = building(records(), self._board.clock.now_ms(), producer)
-        return fitting, await self._board.take(steps, group_id)
+        steps = building(records(), self._groups.clock.now_ms(), producer)
+        return fitting, await self._groups.take(steps, group_id)
 
     def _commit_error(self, group_id: str, request: CommitRequest, *, in_transaction: bool = False) -> ErrorCode:
-        error = self._board.status(group_id, allow_empty_id=True)
+        error = self._groups.status(group_id, allow_empty_id=True)
         if error is not ErrorCode.NONE:
             return error
         return self.members.commit_error(group_id, request, in_transaction=in_transaction)
@@ -152,47 +152,47 @@ class GroupCoordinator:
 
         A member of a group of the consumer protocol may say who it is, and is told if it is not that any more.
         """
-        error = self._board.status(group_id, allow_empty_id=True)
+        error = self._groups.status(group_id, allow_empty_id=True)
         if error is ErrorCode.NONE:
             error = self.members.fetch_error(group_id, member_id, member_epoch)
         if error is not ErrorCode.NONE:
             return error, {}
-        offsets = self._board.peek(group_id).offsets
+        offsets = self._groups.peek(group_id).offsets
         return error, {tp: offsets.get(tp) for tp in (offsets if partitions is None else partitions)}
 
     def unstable_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those with a commit under way or in an open transaction, so that ``fetch_offsets`` may not give the last."""
-        if self._board.status(group_id, allow_empty_id=True) is not ErrorCode.NONE:
+        if self._groups.status(group_id, allow_empty_id=True) is not ErrorCode.NONE:
             return set()
-        return self._board.peek(group_id).pending_commits.keys() & set(partitions)
+        return self._groups.peek(group_id).pending_commits.keys() & set(partitions)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Forget a group that has no members, and its offsets; returns once that is replicated."""
-        error = self._board.status(group_id, allow_empty_id=True)
+        error = self._groups.status(group_id, allow_empty_id=True)
         if error is not ErrorCode.NONE:
             return error
-        if self._board.find(group_id) is None:
+        if self._groups.find(group_id) is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        return await asyncio.shield(self._board.spawn(self._delete(group_id)))
+        return await asyncio.shield(self._groups.spawn(self._delete(group_id)))
 
     async def _delete(self, group_id: str) -> ErrorCode:
         """The tombstones are made ready while others have the loop, and nothing has changed; then the group goes whole,
         in one turn of the loop.
         """
         try:
-            async with self._board.turn(group_id) as hosted:  # so it gets no members meanwhile
+            async with self._groups.turn(group_id) as hosted:  # so it gets no members meanwhile
                 error = delete_error(None if hosted.is_empty else hosted.group, hosted.consumer)
                 if error is not ErrorCode.NONE:
                     return error
-                ready = {tp: offset_key(group_id, tp) async for tp in self._board.turns.paced(hosted.group.partitions)}
-                now_ms = self._board.clock.now_ms()
-                batches = await self._board.take(building_tombstones(ready.values(), now_ms), group_id)
-                if not self._board.is_current(hosted):
+                ready = {tp: offset_key(group_id, tp) async for tp in self._groups.turns.paced(hosted.group.partitions)}
+                now_ms = self._groups.clock.now_ms()
+                batches = await self._groups.take(building_tombstones(ready.values(), now_ms), group_id)
+                if not self._groups.is_current(hosted):
                     return ErrorCode.NOT_COORDINATOR
                 late = [offset_key(group_id, tp) for tp in hosted.group.partitions if tp not in ready]
                 late += hosted.end()
                 batches += build_tombstones(late, now_ms)
-                buried = self._board.bury_built(hosted.partition, [*ready.values(), *late], batches)
+                buried = self._groups.bury_built(hosted.partition, [*ready.values(), *late], batches)
         except ApiError as failure:
             return failure.code
         return await buried
@@ -201,16 +201,16 @@ class GroupCoordinator:
         """Forget the group's offsets in these partitions, some hundred at most; returns once that is replicated."""
         error = reserved_error(group_id, self._protects)
         if error is ErrorCode.NONE:
-            error = self._board.status(group_id)
+            error = self._groups.status(group_id)
         if error is not ErrorCode.NONE:
             return OffsetDeletion(error, {})
-        hosted = self._board.find(group_id)
+        hosted = self._groups.find(group_id)
         deletion = offset_deletion(hosted.group if hosted else None, partitions, hosted.consumer if hosted else None)
         free = [tp for tp, code in deletion.partitions.items() if code is ErrorCode.NONE]
         if hosted is None or not free:
             return deletion
         keys = hosted.take_out(free) + hosted.end_if_vacant()
-        error = await asyncio.shield(self._board.bury(hosted.partition, keys))
+        error = await asyncio.shield(self._groups.bury(hosted.partition, keys))
         return OffsetDeletion(deletion.error, {**deletion.partitions, **dict.fromkeys(free, error)})
 
     def list_groups(self) -> Steps[tuple[ErrorCode, list[Group | ConsumerGroup]]]:
@@ -218,7 +218,7 @@ class GroupCoordinator:
 
         Some groups are looked at a step.
         """
-        led = [*self._board.led.values()]
+        led = [*self._groups.led.values()]
         loading = any(each.is_loading for each in led)
         groups: list[Group | ConsumerGroup] = []
         for one in led:
@@ -231,21 +231,21 @@ class GroupCoordinator:
 
     def each(self) -> Iterator[Hosted]:
         """The groups that this broker coordinates and has loaded, at the time when each is come to; to be read only."""
-        for led in [*self._board.led.values()]:
+        for led in [*self._groups.led.values()]:
             for hosted in [*led.hosted.values()] if not led.is_loading else ():
                 if not hosted.is_empty:
                     yield hosted
 
     def describe_group(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group of the classic protocol, to be read only; None if there is none of this id."""
-        error = self._board.status(group_id, allow_empty_id=True)
-        hosted = self._board.find(group_id) if error is ErrorCode.NONE else None
+        error = self._groups.status(group_id, allow_empty_id=True)
+        hosted = self._groups.find(group_id) if error is ErrorCode.NONE else None
         return error, hosted.group if hosted and hosted.consumer is None and not hosted.is_empty else None
 
     def describe_consumer_group(self, group_id: str) -> tuple[ErrorCode, ConsumerGroup | None]:
         """Likewise one of the consumer protocol."""
-        error = self._board.status(group_id)
-        hosted = self._board.find(group_id) if error is ErrorCode.NONE else None
+        error = self._groups.status(group_id)
+        hosted = self._groups.find(group_id) if error is ErrorCode.NONE else None
         return error, hosted.consumer if hosted else None
 
     # Leadership.
@@ -256,9 +256,9 @@ class GroupCoordinator:
         A broker may lead before it hears how many partitions there are, so nothing before its end asks where a group
         belongs.
         """
-        begun = self._board.led.get(partition)
+        begun = self._groups.led.get(partition)
         self.unload(partition)
-        led = self._board.led[partition] = LedPartition(partition)
+        led = self._groups.led[partition] = LedPartition(partition)
         if begun is not None and begun.is_loading:  # it came to no end: what went is still there
             led.deleted = [*begun.deleted]
         async with self._loading:  # one after another, so that each turn of the loop is short
@@ -274,7 +274,7 @@ class GroupCoordinator:
             hosted = led.host(group_id)
             hosted.group.pending_commits[tp] += 1
             hosted.keep()
-        store = self._board.store
+        store = self._groups.store
         misplaced = await misplaced_in(store, led.number, led.hosted, lambda: self._is_current(led))
         if misplaced is not None:
             _say_misplaced(led.number, misplaced)
@@ -286,7 +286,7 @@ class GroupCoordinator:
         With it the classic groups, and those that have offsets only, to be hosted.
         """
         loader = GroupLoader(f"__consumer_offsets-{led.number}")
-        async for piece in self._board.store.read(led.number):
+        async for piece in self._groups.store.read(led.number):
             loader.add(piece)
             await asyncio.sleep(0)  # let other requests through
             if not self._is_current(led):
@@ -303,13 +303,13 @@ class GroupCoordinator:
                 if not self._is_current(led):
                     return None
                 if keys:
-                    self._board.bury(led, keys)
+                    self._groups.bury(led, keys)
                 await asyncio.sleep(0)
             del led.deleted[0]
         return (loader, hosted) if self._is_current(led) else None
 
     def _is_current(self, led: LedPartition) -> bool:
-        return self._board.led.get(led.number) is led
+        return self._groups.led.get(led.number) is led
 
     def _take_in(self, led: LedPartition, loader: GroupLoader, classic: dict[str, Hosted]) -> None:
         """The groups that the log describes; a consumer group in whose place the log has a classic one too counts."""
@@ -325,11 +325,11 @@ class GroupCoordinator:
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition now: held requests are answered so, those of some groups a step."""
-        led = self._board.led.pop(partition, None)
+        led = self._groups.led.pop(partition, None)
         if led is not None:
             self._send_some_away(led)
             if led.hosted:
-                self._board.spawn(self._send_away(led))
+                self._groups.spawn(self._send_away(led))
 
     async def _send_away(self, led: LedPartition) -> None:
         while led.hosted:
@@ -362,9 +362,9 @@ class GroupCoordinator:
         def doomed(_: Hosted, some: Sequence[TopicPartition]) -> list[TopicPartition]:
             return [tp for tp in some if tp in deleted]
 
-        for number in [*self._board.led]:
+        for number in [*self._groups.led]:
             done = None
-            while (led := self._board.led.get(number)) is not None and led is not done:  # or it was loaded meanwhile
+            while (led := self._groups.led.get(number)) is not None and led is not done:  # or it was loaded meanwhile
                 if led.is_loading:
                     led.deleted.append(deleted)
                 else:
@@ -375,12 +375,12 @@ class GroupCoordinator:
         """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets; some
         a step.
         """
-        now_ms = self._board.clock.now_ms()
+        now_ms = self._groups.clock.now_ms()
 
         def expired(hosted: Hosted, some: Sequence[TopicPartition]) -> list[TopicPartition]:
             return expired_offsets(hosted.group, now_ms, self._retention_ms, hosted.consumer, some)
 
-        for led in [*self._board.led.values()]:
+        for led in [*self._groups.led.values()]:
             yield from self._clean(led, lambda group: [*group.offsets], expired)
 
     def _clean(
@@ -400,14 +400,14 @@ class GroupCoordinator:
                 if led.hosted.get(hosted.group.group_id) is hosted:
                     keys += hosted.take_out(doomed(hosted, some)) + hosted.end_if_vacant()
             if keys:
-                self._board.bury(led, keys)
+                self._groups.bury(led, keys)
             yield
 
     async def close(self) -> None:
         """Answer all held requests, and let the writes under way come to their end."""
-        for partition in [*self._board.led]:
+        for partition in [*self._groups.led]:
             self.unload(partition)
-        await self._board.finish()
+        await self._groups.finish()
 
     # Offsets in transactions.
 
@@ -419,7 +419,7 @@ class GroupCoordinator:
         def check() -> ErrorCode:
             if is_member:
                 return self._commit_error(group_id, request.commit, in_transaction=True)
-            return self._board.status(group_id)
+            return self._groups.status(group_id)
 
         error = check()
         if error is not ErrorCode.NONE:
@@ -430,7 +430,7 @@ class GroupCoordinator:
             if error is ErrorCode.NONE:
                 error = request.may_begin(self.partition_for(group_id))
             if error is ErrorCode.NONE:
-                hosted = self._board.hosted(group_id)
+                hosted = self._groups.hosted(group_id)
                 error = await asyncio.shield(self._commit_later(hosted, request.producer, fitting, batch))
             errors.update(dict.fromkeys(fitting, error))
         return errors
@@ -455,11 +455,11 @@ class GroupCoordinator:
                 hosted.keep()
             return error
 
-        return self._board.spawn(finish())
+        return self._groups.spawn(finish())
 
     def end_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
         """A marker of the producer is in this partition of ``__consumer_offsets``."""
-        led = self._board.led.get(partition)
+        led = self._groups.led.get(partition)
         if led is None:
             return
         ended = led.pending.of_producer(producer_id)
@@ -493,12 +493,12 @@ class GroupCoordinator:
             hosted.keep()
             return error
 
-        return self._board.spawn(finish())
+        return self._groups.spawn(finish())
 
     def _append(self, hosted: Hosted, batch: bytes) -> asyncio.Future[ErrorCode]:
         """All offsets of a request are one batch, as in Kafka: the log takes all of them, or none."""
         group_id = hosted.group.group_id
-        return self._board.append(hosted.partition, batch, f"offsets of group {group_id}", COMMIT_ERRORS)
+        return self._groups.append(hosted.partition, batch, f"offsets of group {group_id}", COMMIT_ERRORS)
 
 
 def _say_misplaced(partition: int, misplaced: Misplaced) -> None:

@@ -1,4 +1,4 @@
-"""Board: the groups that this broker coordinates, with the log, the loop and the clock that all of it runs on.
+"""``GroupMetadataManager``: the groups that this broker coordinates, with their log, the loop and the clock.
 
 Everything here belongs to the loop's thread, so nothing is locked: between two awaits a group does not change. What
 must keep a group from changing over an await takes its turn.
@@ -37,7 +37,7 @@ def fits(text: str | None) -> bool:
     return text is None or len(text) * 4 <= _LONGEST_STRING or len(text.encode()) <= _LONGEST_STRING
 
 
-class Board:
+class GroupMetadataManager:
     """``on_wake`` is called with a group at the time that ``wake`` named. The members of all groups may have ``most``
     bytes in memory.
     """
