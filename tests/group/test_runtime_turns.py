@@ -105,7 +105,7 @@ def test_a_commit_is_refused_if_the_group_got_members_while_it_was_made_ready(pl
 def test_what_is_deleted_while_a_commit_is_made_ready_is_left_out(play: Play, in_transaction: bool) -> None:
     async def body(scene: Scene) -> None:
         slow(scene)
-        asked = offsets()._replace(era=scene.groups.era)
+        asked = offsets()._replace(deletion_epoch=scene.groups.deletion_epoch)
         if in_transaction:
             request = TransactionalCommit(ProducerIdAndEpoch(7, 0), asked, lambda _: ErrorCode.NONE)
             task = asyncio.ensure_future(scene.groups.commit_in_transaction(GROUP, request))

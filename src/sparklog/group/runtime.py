@@ -25,7 +25,7 @@ from sparklog.group.classic.group import CommittedOffset, Group
 from sparklog.group.classic.requests import CommitRequest, TransactionalCommit
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.topics import Topics
-from sparklog.group.era import Era
+from sparklog.group.deletion_epoch import DeletionEpoch
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.loading import GroupLoader
 from sparklog.group.members import MemberRequests
@@ -60,7 +60,7 @@ class GroupCoordinator:
     """Offsets, and the coming and going of leadership, of topics and of whole groups; ``members`` is what members ask.
 
     All methods belong to the loop's thread. ``new_id`` gives a string never given before, for member ids. What takes
-    long shares the loop's time by ``turns``. ``era`` is the one that lasts.
+    long shares the loop's time by ``turns``. ``deletion_epoch`` is the one that lasts.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class GroupCoordinator:
         new_id: Callable[[], str] = lambda: str(uuid4()),
         turns: Turns | None = None,
     ) -> None:
-        self.era = Era()
+        self.deletion_epoch = DeletionEpoch()
         self._protects = config.internal_topics_protect
         turns = turns or Turns(loop, clock)
         most = config.group_members_max_bytes
@@ -112,7 +112,7 @@ class GroupCoordinator:
         """
         errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         fitting, batch = await self._build(group_id, request.offsets, producer)
-        while deleted := request.era.deleted_since(fitting.keys()):
+        while deleted := request.deletion_epoch.deleted_since(fitting.keys()):
             errors.update(dict.fromkeys(deleted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             left = {tp: each for tp, each in fitting.items() if tp not in deleted}
             fitting, batch = await self._build(group_id, left, producer)
@@ -349,11 +349,11 @@ class GroupCoordinator:
     def forget_topics(self, partitions: Collection[TopicPartition]) -> Generator[None, None, None]:
         """These partitions are deleted: so are all groups' offsets in them; some offsets a step.
 
-        From the first step on a commit of partitions that were looked up before is refused for these, by its ``era``.
-        Until the last step the caller must refuse commits for a topic of the same name.
+        From the first step on a commit of partitions that were looked up before is refused for these, by its
+        ``deletion_epoch``. Until the last step the caller must refuse commits for a topic of the same name.
         """
         deleted = frozenset(partitions)
-        self.era = self.era.end(deleted)
+        self.deletion_epoch = self.deletion_epoch.end(deleted)
         listed = [*deleted]
 
         def candidates(group: Group) -> Sequence[TopicPartition]:

@@ -110,7 +110,7 @@ class Tokens:
 class Groups:
     """One group, and an offset of two topics in it."""
 
-    era = 0
+    deletion_epoch = 0
 
     def fetch_offsets(self, group_id, partitions, member_id=None, epoch=-1):
         named = [TP, TopicPartition("u", 0)] if partitions is None else partitions

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset, Protocol, Waiter
-from sparklog.group.era import Era
+from sparklog.group.deletion_epoch import DeletionEpoch
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 
 NO_MEMBER_ID = ""
 NO_GENERATION = -1
-WITHOUT_END = Era()
+WITHOUT_END = DeletionEpoch()
 """For offsets of partitions that nobody deletes."""
 
 
@@ -92,14 +92,14 @@ class LeaveAnswer(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """``knows_epochs``: the client's version can bear the epoch of a member of the consumer protocol. ``era``: the
-    coordinator's before the first of the partitions was looked up.
+    """``knows_epochs``: the client's version can bear the epoch of a member of the consumer protocol.
+    ``deletion_epoch``: the coordinator's before the first of the partitions was looked up.
     """
 
     identity: MemberIdentity
     offsets: dict[TopicPartition, CommittedOffset]
     knows_epochs: bool = False
-    era: Era = WITHOUT_END
+    deletion_epoch: DeletionEpoch = WITHOUT_END
 
 
 class TransactionalCommit(NamedTuple):

@@ -110,7 +110,7 @@ def known_offsets(
     """The commit of the offsets of partitions that exist and that the caller may read, as OffsetCommit and
     TxnOffsetCommit name them.
     """
-    era = broker.groups.era
+    epoch = broker.groups.deletion_epoch
     now_ms = broker.clock.now_ms()
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, MAX_INT64)
     offsets = {}
@@ -127,4 +127,4 @@ def known_offsets(
                 )
             yield
         yield
-    return CommitRequest(identity, offsets, era=era)
+    return CommitRequest(identity, offsets, deletion_epoch=epoch)

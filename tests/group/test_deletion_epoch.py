@@ -1,18 +1,18 @@
-"""Eras: what has been deleted since."""
+"""Epochs between deletions: what has been deleted since."""
 
 from __future__ import annotations
 
 import gc
 from itertools import pairwise
 
-from sparklog.group.era import Era
+from sparklog.group.deletion_epoch import DeletionEpoch
 from sparklog.structs import TopicPartition
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 
 
-def test_what_was_deleted_since_an_era() -> None:
-    first = Era()
+def test_what_was_deleted_since_an_epoch() -> None:
+    first = DeletionEpoch()
     second = first.end(frozenset({A}))
     third = second.end(frozenset({B}))
     assert first.deleted_since({A, B, C}) == {A, B}
@@ -21,9 +21,9 @@ def test_what_was_deleted_since_an_era() -> None:
     assert first.deleted_since({C}) == set()
 
 
-def test_eras_that_nobody_remembers_are_let_go() -> None:
-    eras = [Era()]
+def test_epochs_that_nobody_remembers_are_let_go() -> None:
+    epochs = [DeletionEpoch()]
     for _ in range(3):
-        eras.append(eras[-1].end(frozenset({A})))
-    for before, after in pairwise(eras):
+        epochs.append(epochs[-1].end(frozenset({A})))
+    for before, after in pairwise(epochs):
         assert before not in gc.get_referents(after)
