@@ -17,7 +17,7 @@ from threading import Condition
 
 from sparklog.client.consumer.consumer import Consumer
 from sparklog.client.consumer.record import ConsumerRecord
-from sparklog.client.zookeeper.hand import Hand
+from sparklog.client.zookeeper.polled_records import PolledRecords
 from sparklog.clock import Clock
 from sparklog.errors import WokenUp
 from sparklog.structs import TopicPartition
@@ -51,7 +51,7 @@ class Stream:
         self._source: Consumer | None = None
         self._reads: frozenset[TopicPartition] = frozenset()
         self._done: dict[TopicPartition, int] = {}
-        self._hand: Hand | None = None
+        self._polled: PolledRecords | None = None
         self._resume_at: dict[TopicPartition, int] = {}
         self._excluders = 0
         self._is_busy = False
@@ -87,14 +87,14 @@ class Stream:
         """One record after another, for ever; each is done with when the next is asked for."""
         while True:
             records = self.poll()
-            hand = self._hand
-            if hand is None:
+            polled = self._polled
+            if polled is None:
                 continue
-            hand.hold_back()
+            polled.hold_back()
             for record in records:
-                if hand is not self._hand or record.tp not in hand.first:
+                if polled is not self._polled or record.tp not in polled.first:
                     break  # the partition is another's by now
-                hand.give(record)
+                polled.give(record)
                 yield record
 
     def commit(self) -> dict[TopicPartition, int]:
@@ -127,40 +127,40 @@ class Stream:
 
     def _end(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         with self._desk.changed:
-            hand = Hand(records, self._desk.clock.monotonic()) if records else None
-            if hand is not None:
-                self._done = hand.first | self._done  # of a partition of which nothing was given yet
-            if hand is not None and not self._desk.is_live:
-                self._resume_at.update(hand.first)
-                hand = None
-            self._hand = hand
+            polled = PolledRecords(records, self._desk.clock.monotonic()) if records else None
+            if polled is not None:
+                self._done = polled.first | self._done  # of a partition of which nothing was given yet
+            if polled is not None and not self._desk.is_live:
+                self._resume_at.update(polled.first)
+                polled = None
+            self._polled = polled
             self._is_busy = False
             self._desk.changed.notify_all()
-            return records if hand is not None else []
+            return records if polled is not None else []
 
     # what is done
 
     def finish(self) -> None:
         """The user has done with what it got."""
         with self._desk.changed:
-            hand, self._hand = self._hand, None
-            if hand is not None:
-                self._done.update(hand.given)
-                self._resume_at.update({tp: at for tp, at in hand.rest.items() if tp in self._reads})
+            polled, self._polled = self._polled, None
+            if polled is not None:
+                self._done.update(polled.given)
+                self._resume_at.update({tp: at for tp, at in polled.rest.items() if tp in self._reads})
                 self._desk.on_done()
 
     def forget_hand(self) -> None:
         """What is in hand will be given again, here or by the next owner."""
         with self._desk.changed:
-            hand, self._hand = self._hand, None
-            if hand is not None:
-                self._resume_at.update({tp: at for tp, at in hand.first.items() if tp in self._reads})
+            polled, self._polled = self._polled, None
+            if polled is not None:
+                self._resume_at.update({tp: at for tp, at in polled.first.items() if tp in self._reads})
 
     def count_given(self) -> None:
         """What the user got counts as done, and stays in hand."""
         with self._desk.changed:
-            if self._hand is not None:
-                self._done.update(self._hand.given)
+            if self._polled is not None:
+                self._done.update(self._polled.given)
 
     def done(self, tp: TopicPartition) -> int | None:
         """Where the next owner is to begin; None while that is not known."""
@@ -168,8 +168,8 @@ class Stream:
 
     def in_hand_since(self, tp: TopicPartition) -> float | None:
         """When records of the partition were given that the user has not done with; None if there are none."""
-        hand = self._hand
-        return hand.since if hand is not None and tp in hand.first else None
+        polled = self._polled
+        return polled.since if polled is not None and tp in polled.first else None
 
     # for the member, which owns what the stream reads
 
@@ -227,8 +227,8 @@ class Stream:
         """The partition is another's."""
         with self._desk.changed:
             self._done.pop(tp, None)
-            if self._hand is not None:
-                self._hand.drop(tp)
+            if self._polled is not None:
+                self._polled.drop(tp)
 
     @property
     def source(self) -> Consumer | None:

@@ -1,4 +1,4 @@
-"""``Hand``: the records of one poll, until the user has done with them."""
+"""``PolledRecords``: the records of one poll, until the user has done with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.structs import TopicPartition
 
 
-class Hand:
+class PolledRecords:
     """Where each partition begins in the records, and up to where they were given. Offsets; values only."""
 
     def __init__(self, records: Sequence[ConsumerRecord], since: float) -> None:
