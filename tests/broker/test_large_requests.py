@@ -14,7 +14,7 @@ from sparklog.broker.apis.replicas import elect_leaders
 from sparklog.broker.apis.transactions import add_partitions_to_txn, describe_producers, write_txn_markers
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import ApiRequest
-from sparklog.broker.holdings import SLICE
+from sparklog.broker.partition_changes import SLICE
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.group import Group, GroupState, Member, Protocol

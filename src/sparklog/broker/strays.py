@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from uuid import UUID
 
-from sparklog.broker import holdings
+from sparklog.broker import partition_changes
 from sparklog.broker.context import BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.directories.departures import Departure
@@ -48,8 +48,8 @@ async def make_way(broker: BrokerContext, request: LeaderAndIsrRequest) -> None:
             _logger.warning("%s is left as it is: the controller does not name it, but ZooKeeper does", tp)
         else:
             doomed.append(partial(_set_aside, broker, tp, topic_id, why))
-    for some in holdings.slices(doomed):
-        await holdings.take_away(broker, some)
+    for some in partition_changes.slices(doomed):
+        await partition_changes.take_away(broker, some)
 
 
 def _set_aside(broker: BrokerContext, tp: TopicPartition, topic_id: UUID | None, why: str) -> Departure | ErrorCode:

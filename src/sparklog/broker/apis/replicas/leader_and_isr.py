@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
-from sparklog.broker import holdings, strays
+from sparklog.broker import partition_changes, strays
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import refusal
 from sparklog.broker.handling.forgetting import forget
@@ -58,10 +58,10 @@ async def _serve(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
         return LeaderAndIsrResponse(error_code=configs, topics=[])
     asked = ((topic, each) for topic in message.topic_states for each in topic.partition_states)
     answers = {id(topic): _Topic(topic_id=topic.topic_id, partition_errors=[]) for topic in message.topic_states}
-    for some in holdings.slices(asked):
+    for some in partition_changes.slices(asked):
         new = [found for each in some if (found := _new(broker, *each, configs)) is not None]
         applies = [partial(_apply, broker, message, *each, configs) for each in some]
-        codes = await holdings.apply_slice(broker, new, applies)
+        codes = await partition_changes.apply_slice(broker, new, applies)
         for (topic, each), code in zip(some, codes, strict=True):
             error = _Topic.LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=code)
             answers[id(topic)].partition_errors.append(error)

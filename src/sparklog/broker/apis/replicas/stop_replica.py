@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from sparklog.broker import holdings
+from sparklog.broker import partition_changes
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import refusal
 from sparklog.broker.handling.forgetting import forget
@@ -51,8 +51,10 @@ async def _serve(broker: BrokerContext, request: ApiRequest[StopReplicaRequest])
         for each in topic.partition_states
     )
     results = []
-    for some in holdings.slices(asked):
-        codes = await holdings.take_away(broker, [partial(_stop, broker, message, kept, *each) for each in some])
+    for some in partition_changes.slices(asked):
+        codes = await partition_changes.take_away(
+            broker, [partial(_stop, broker, message, kept, *each) for each in some]
+        )
         results += [
             StopReplicaResponse.StopReplicaPartitionError(
                 topic_name=tp.topic, partition_index=tp.partition, error_code=code

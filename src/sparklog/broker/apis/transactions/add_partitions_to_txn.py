@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import Rights, refusal
-from sparklog.broker.holdings import slices
+from sparklog.broker.partition_changes import slices
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse

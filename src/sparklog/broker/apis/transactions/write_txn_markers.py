@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import refusal
-from sparklog.broker.holdings import slices
+from sparklog.broker.partition_changes import slices
 from sparklog.broker.txn.markers import RAISING_VERSION, Codes
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
