@@ -42,7 +42,7 @@ from sparklog.group.pending import GroupOffsets, PlacedOffset
 from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, in_question, in_steps, offset_deletion
 from sparklog.group.reserved import reserved_error
 from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
-from sparklog.net.misplaced import Misplaced, misplaced_in
+from sparklog.net.misplaced_names import MisplacedNames, misplaced_in
 from sparklog.net.turns import Turns
 from sparklog.protocol.slices import Steps
 from sparklog.record.control import ProducerIdAndEpoch
@@ -501,7 +501,7 @@ class GroupCoordinator:
         return self._groups.append(hosted.partition, batch, f"offsets of group {group_id}", COMMIT_ERRORS)
 
 
-def _say_misplaced(partition: int, misplaced: Misplaced) -> None:
+def _say_misplaced(partition: int, misplaced: MisplacedNames) -> None:
     _logger.error(
         "__consumer_offsets-%d holds what %d group(s) have committed that are looked for in other partitions: %s. The "
         "topic has %d partitions, and had another number when they committed. To these groups it is as if they had "

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.net.misplaced import Misplaced, misplaced_in
+from sparklog.net.misplaced_names import MisplacedNames, misplaced_in
 from sparklog.net.tasks import Tasks
 from sparklog.record.partitioning import coordinator_partition
 from sparklog.structs import DECIDER_PREFIX, TopicPartition
@@ -431,7 +431,7 @@ def _on_failure(_: str, error: BaseException) -> None:
     _logger.error("a transaction is stuck until its partition is loaded again", exc_info=error)
 
 
-def _say_misplaced(partition: int, misplaced: Misplaced) -> None:
+def _say_misplaced(partition: int, misplaced: MisplacedNames) -> None:
     _logger.error(
         "__transaction_state-%d holds %d transactional id(s) that are looked for in other partitions: %s. The topic "
         "has %d partitions, and had another number when they were written. A producer of such an id begins anew: it "

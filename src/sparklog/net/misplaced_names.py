@@ -27,7 +27,7 @@ class CoordinatorsTopic(Protocol):
         """Not before it is known how many partitions there are."""
 
 
-class Misplaced:
+class MisplacedNames:
     """The names, in a partition of a coordinator's topic, that are looked for in others: its count was changed since.
 
     The first of them are remembered. ``add`` is asked of each name.
@@ -52,7 +52,7 @@ class Misplaced:
 
 async def misplaced_in(
     topic: CoordinatorsTopic, partition: int, names: Collection[str], is_current: Callable[[], bool]
-) -> Misplaced | None:
+) -> MisplacedNames | None:
     """Of ``names``, which the partition holds, those that are looked for in others, once that is known. None where
     there are none, or where the partition is coordinated here no more.
     """
@@ -60,7 +60,7 @@ async def misplaced_in(
         await asyncio.sleep(_LOOK_S)
     if not is_current():
         return None
-    misplaced = Misplaced(partition, topic.partition_count)
+    misplaced = MisplacedNames(partition, topic.partition_count)
     for number, name in enumerate([*names]):
         misplaced.add(name)
         if number % _SLICE == _SLICE - 1:

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from sparklog.net.misplaced import Misplaced, misplaced_in
+from sparklog.net.misplaced_names import MisplacedNames, misplaced_in
 from sparklog.record.partitioning import coordinator_partition
 
 
 def test_names_that_are_looked_for_elsewhere_are_counted_and_the_first_of_them_told():
     names = [f"group-{number}" for number in range(40)]
     home = [name for name in names if coordinator_partition(name, 3) == 1]
-    same, more = Misplaced(1, 3), Misplaced(1, 4)
+    same, more = MisplacedNames(1, 3), MisplacedNames(1, 4)
     for name in home:
         same.add(name)
         more.add(name)
@@ -34,7 +34,7 @@ class Topic:
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr("sparklog.net.misplaced._LOOK_S", 0)
+    monkeypatch.setattr("sparklog.net.misplaced_names._LOOK_S", 0)
 
 
 def test_names_are_looked_at_when_it_is_known_how_many_partitions_there_are(at_once):
