@@ -25,8 +25,8 @@ from typing import NamedTuple, Self
 from sparklog import __version__
 from sparklog.errors import ConnectionFailed, RemoteProtocolError, SparklogError
 from sparklog.net.coalescing import coalesced
+from sparklog.net.connection_failures import ASKS_FOR_MORE, is_tls, speaks_tls, tls_failure, unreachable
 from sparklog.net.login import LoggedIn, Login, Question, advanced, login
-from sparklog.net.refused import ASKS_FOR_MORE, is_tls, speaks_tls, tls_failure, unreachable
 from sparklog.net.tasks import on_a_thread, retrieve
 from sparklog.net.throttle import throttle_seconds
 from sparklog.net.unreachable import UNREACHABLE

@@ -25,8 +25,8 @@ from sparklog import __version__
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConnectionFailed, PeerSilent, RemoteProtocolError, SparklogError
 from sparklog.net.coalescing import coalesced
+from sparklog.net.connection_failures import ASKS_FOR_MORE, is_tls, speaks_tls, tls_failure, unreachable
 from sparklog.net.login import Question, advanced, login
-from sparklog.net.refused import ASKS_FOR_MORE, is_tls, speaks_tls, tls_failure, unreachable
 from sparklog.net.throttle import throttle_seconds
 from sparklog.net.unreachable import UNREACHABLE
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, api_versions_request
