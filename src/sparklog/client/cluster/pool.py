@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from sparklog.client.cluster.broker_failures import PASSED_OVER, no_broker
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.client.cluster.no_broker import PASSED_OVER, no_broker
 from sparklog.client.cluster.throttling import Throttling
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConnectionFailed, SparklogError

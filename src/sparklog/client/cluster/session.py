@@ -17,8 +17,8 @@ from enum import IntEnum
 from functools import partial
 from typing import TypeVar
 
+from sparklog.client.cluster.broker_failures import PASSED_OVER, no_broker
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.client.cluster.no_broker import PASSED_OVER, no_broker
 from sparklog.client.cluster.obstacles import Obstacles
 from sparklog.client.cluster.retry import UNKNOWN_TOPIC_PATIENCE, Backoff, retrying_async
 from sparklog.client.cluster.throttling import Throttling

@@ -1,4 +1,4 @@
-"""What a caller is told when every broker was tried and none gave an answer."""
+"""The failures of brokers that were tried one after another, and the one error that a caller is told of all of them."""
 
 from __future__ import annotations
 
