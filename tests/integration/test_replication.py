@@ -7,6 +7,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from integration.replicated import NOTICED_S, read_all
 
 from sparklog.client.admin.admin import Admin
+from sparklog.client.cluster.offsets import EARLIEST
+from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
@@ -68,6 +70,20 @@ def test_what_is_acknowledged_is_with_the_next_leader(trio):
     assert read_all(trio, "outlives", 1_000) == numbered(0, 1_000)
     trio.start_broker(first)
     eventually(lambda: in_sync(trio, "outlives") == {0, 1, 2}, NOTICED_S, "the broker is back in sync")
+
+
+def test_what_was_deleted_does_not_come_back_with_the_next_leader(trio):
+    make_topic(trio, "deleted", **{"min.insync.replicas": "2"})
+    send(trio, "deleted", numbered(0, 20))
+    first = described(trio, "deleted").leader
+    tp = TopicPartition("deleted", 0)
+    with Admin({"bootstrap.servers": trio.bootstrap_servers}) as admin:
+        assert admin.delete_records({tp: 15}) == {tp: 15}
+    trio.kill_broker(first)
+    eventually(lambda: described(trio, "deleted").leader not in (first, -1), NOTICED_S, "another leads")
+    with Admin({"bootstrap.servers": trio.bootstrap_servers}) as admin:
+        (begins,) = admin.list_offsets({tp: EARLIEST}).values()
+    assert begins.offset == 15
 
 
 def test_a_broker_that_stops_hands_over_first(trio):

@@ -61,7 +61,7 @@ class Pair:
         """One fetch and what comes of it; the answer."""
         epoch = self[to].partition(TP).leader_epoch
         standing = self[to].following.standing(TP, epoch)
-        asked = ReplicaFetch(standing.offset, standing.latest_epoch, epoch, max_bytes)
+        asked = ReplicaFetch(standing.offset, standing.latest_epoch, epoch, max_bytes, standing.log_start_offset)
         read = self.ask(asked, of=of, to=to)
         if read.diverging is not None:
             self.run(self[to].following.drop_diverged(TP, epoch, read.diverging))
@@ -301,6 +301,45 @@ def test_one_that_was_about_to_join_and_will_not_is_waited_for_no_longer(pair, w
         pair.clock.advance(11)
     list(pair[LEADER].leave_out_lagging())
     assert pair.committed(LEADER) == 1
+
+
+def test_the_low_watermark_is_where_the_last_replica_that_lives_begins(pair):
+    pair.decide(decision(LEADER, 0))
+    for _ in range(3):
+        pair[LEADER].append(TP, batch(), -1)
+    assert pair[LEADER].low_watermark(TP) == -1, "the follower has not said where it begins"
+    pair.fetch()
+    pair.fetch()  # the leader knows that it has all
+    assert pair[LEADER].delete_records(TP, 2) == 2
+    waiting = pair[LEADER].deletion_purgatory.wait([TP], lambda tp: pair[LEADER].low_watermark(tp) == 2, 60_000)
+    pair.fetch()  # it hears of it
+    assert (pair[LEADER].low_watermark(TP), pair[FOLLOWER].partition(TP).log_start_offset) == (0, 2)
+    assert not waiting.done()
+    pair.fetch()
+    assert pair[LEADER].low_watermark(TP) == 2
+    assert waiting.done()
+
+
+def test_the_low_watermark_does_not_wait_for_a_broker_that_is_gone(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(), -1)
+    pair.fetch()
+    pair.fetch()
+    assert pair[LEADER].delete_records(TP, 1) == 1
+    waiting = pair[LEADER].deletion_purgatory.wait([TP], lambda tp: pair[LEADER].low_watermark(tp) == 1, 60_000)
+    pair[LEADER].lives = lambda broker_id: broker_id != FOLLOWER
+    list(pair[LEADER].leave_out_lagging())
+    assert waiting.done()
+
+
+def test_who_waits_for_the_low_watermark_hears_of_another_leader(pair):
+    pair.decide(decision(LEADER, 0))
+    waiting = pair[LEADER].deletion_purgatory.wait([TP], lambda tp: not pair[LEADER].leads(tp), 60_000)
+    pair.decide(decision(FOLLOWER, 1))
+    assert waiting.done()
+    with pytest.raises(ApiError) as caught:
+        pair[LEADER].low_watermark(TP)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_the_end_is_not_told_until_it_is_known_under_a_new_leader(pair):

@@ -118,6 +118,8 @@ class ReplicaManager:
         """The flushes under way; not to be changed."""
         self.fetch_purgatory = Purgatory(loop)
         self.produce_purgatory = Purgatory(loop)
+        self.deletion_purgatory = Purgatory(loop)
+        """Of requests that wait for the low watermark of partitions."""
         self.changing = asyncio.Lock()
         """Held while partitions are made, taken away or cut over more than one turn of the loop."""
         self.following = Following(self, logs)
@@ -233,6 +235,7 @@ class ReplicaManager:
     def _wake(self, tp: TopicPartition) -> None:
         self.fetch_purgatory.check(tp)
         self.produce_purgatory.check(tp)
+        self.deletion_purgatory.check(tp)
 
     @staticmethod
     def _still_there(tp: TopicPartition, error: LogDirFailed) -> ErrorCode:
@@ -484,6 +487,7 @@ class ReplicaManager:
     def _has_fetched(self, partition: Partition, follower: Follower, asked: ReplicaFetch) -> None:
         if partition.fetched(follower.id, asked.offset, follower.epoch, asked.log_start_offset):
             self._wake(partition.tp)
+        self.deletion_purgatory.check(partition.tp)
         proposal = partition.wants_to_join(follower.id)
         if proposal is not None:
             self.on_proposal(partition.tp, proposal)
@@ -496,6 +500,7 @@ class ReplicaManager:
             if self._partitions.get(tp) is partition:
                 if partition.look_again():
                     self._wake(tp)
+                self.deletion_purgatory.check(tp)
                 proposal = partition.leave_out_lagging()
                 if proposal is not None:
                     self.on_proposal(tp, proposal)
@@ -541,9 +546,10 @@ class ReplicaManager:
 
     def delete_records(self, tp: TopicPartition, before: int) -> int:
         """Let the partition begin at offset ``before`` (-1: at its high watermark): after a crash too, as soon as one
-        of ``start_checkpoints`` of later has been written.
+        of ``start_checkpoints`` of later has been written, and under another leader as soon as ``low_watermark`` has
+        come so far.
 
-        Returns where it begins now: no earlier, for nothing comes back. Raises ApiError with the code to answer.
+        Returns where it begins here now: no earlier, for nothing comes back. Raises ApiError with the code to answer.
         """
         partition = self.partition(tp)
         offset = partition.check_deletion(before)
@@ -553,6 +559,14 @@ class ReplicaManager:
             self._logs.report(error, partition.log.directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return partition.log.log_start_offset
+
+    def low_watermark(self, tp: TopicPartition) -> int:
+        """Below it no replica that lives has a record of the partition any more; -1 while that is not known. Raises
+        ApiError unless this broker leads.
+        """
+        partition = self.partition(tp)
+        partition.check_leader()
+        return partition.low_watermark
 
     def start_checkpoints(self) -> list[tuple[Path, Callable[[], None], Callable[[LogDirFailed], None]]]:
         """What makes durable where the partitions begin now: by log directory a write for another thread, in their

@@ -159,6 +159,17 @@ class Partition:
         return self.log.log_start_offset
 
     @property
+    def low_watermark(self) -> int:
+        """Where the replica begins that begins first of those that live, as far as the leader knows; UNKNOWN before all
+        of them have said it.
+
+        Source: Kafka 3.9, ``Partition.lowWatermarkIfLeader``.
+        """
+        followers = {} if self._in_sync is None else self._in_sync.followers
+        starts = [progress.start_offset for replica, progress in followers.items() if self._lives(replica)]
+        return min([self.log.log_start_offset, *starts])
+
+    @property
     def log_end_offset(self) -> int:
         return self.log.log_end_offset
 
