@@ -10,14 +10,16 @@ from compaction.dump import differences
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.admin.log_dirs import Replica
+from sparklog.client.cluster.compaction_grants import renew_cleanings
 from sparklog.client.consumer.fetch.segment_files import SegmentFiles
 from sparklog.clock import SystemClock
 from sparklog.compaction.split import IndexStretch, RewriteStretch, Target
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
 from sparklog.errors import ApiError, ConnectionFailed
-from sparklog.spark.batch import compact
+from sparklog.spark.batch import compact, renewal
 from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, Report, run, run_on
+from sparklog.spark.batch.renewal import Renewal
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
 from sparklog.structs import TopicPartition
 
@@ -161,6 +163,36 @@ def test_a_job_that_dies_between_groups_leaves_the_log_to_the_next_one(logs, adm
     assert logs.leftovers("spare-4") == []
     states = admin.describe_compaction(["spare-4", "own-4"]).replicas
     assert len({states[replica(each)].first_dirty_offset for each in ("own-4", "spare-4")}) == 1
+
+
+def test_a_job_renews_its_logs_while_its_tasks_work(logs, monkeypatch):
+    """When, and what for, is in ``test_renewal``."""
+    renewed = threading.Event()
+
+    class Soon(threading.Event):
+        def wait(self, timeout=None):
+            return super().wait(None if renewed.is_set() else 0.01)
+
+    class Told(Renewal):
+        def __init__(self, cluster, duration_ms):
+            super().__init__(cluster, duration_ms)
+            self._over = Soon()
+
+    def renews(cluster, broker, tokens, duration_ms):
+        lapsed = renew_cleanings(cluster, broker, tokens, duration_ms)
+        if tokens and not lapsed:
+            renewed.set()
+        return lapsed
+
+    def waits(task, act):
+        if isinstance(task, RewriteStretch):
+            assert renewed.wait(60)
+        return act()
+
+    monkeypatch.setattr(compact, "Renewal", Told)
+    monkeypatch.setattr(renewal, "renew_cleanings", renews)
+    report = run_here(logs, "other-0", twist=waits)
+    assert not report.has_failed, str(report)
 
 
 def test_of_two_jobs_at_once_one_wins_and_the_broker_keeps_away(logs, admin, cleaned_by_broker):
