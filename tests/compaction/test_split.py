@@ -3,14 +3,18 @@
 import os
 import shutil
 from contextlib import closing
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from compaction import ours
 from compaction.logs import LogWriter
 
+from sparklog.compaction import split
 from sparklog.compaction.rewriting import groups_of
 from sparklog.compaction.split import (
+    AT_THE_START,
     RewriteStretch,
     Target,
     TraceStretch,
@@ -142,3 +146,29 @@ def test_the_maps_of_a_task_take_no_more_than_they_may(strategy, tmp_path):
         (less,) = index_tasks(target, ours.SEED, 32 * 9, 1, spilled - 1)
         with pytest.raises(DiskFull, match=f"more than the {spilled - 1:,} bytes that a task may spill"):
             less.run(CLOCK)
+
+
+@pytest.mark.parametrize("strategy", ["offset", "timestamp"])
+def test_tasks_of_one_host_have_its_rate_together(strategy, tmp_path, monkeypatch):
+    """Though each is told it all: the clocks of three that run beside each other begin at the same moment."""
+    monkeypatch.setattr(split, "shared_place", lambda: tmp_path / "rate")
+    directory, rate, map_bytes = tmp_path / "t-0", 1000.0, 1 << 20
+    writer = LogWriter(3, {"compaction.strategy": strategy})
+    written = writer.write(directory)
+    writer.pass_time(90_000_000)
+    config = parse(TopicConfig, {"cleanup.policy": "compact", **written.settings})
+    with closing(ours.opened(directory, config, writer.now_ms, written.log_start_offset)) as log:
+        whole = target_of(log, ours.sections_of(log, None, writer.now_ms), writer.now_ms, map_bytes)
+        buffers = replace(whole.task.buffers, host_bytes_per_second=rate)
+        target = replace(whole, task=replace(whole.task, buffers=buffers))
+        clocks = [ManualClock() for _ in range(3)]
+        (task,) = index_tasks(target, ours.SEED, map_bytes, 1)
+        indexed = task.run(clocks[0])
+        groups = tuple(map(tuple, groups_of(target.task, indexed.stats.end_offset)))
+        traced = TraceStretch(target, tuple(base for group in groups for base in group)).run(clocks[1])
+        rewrite = RewriteStretch(target, indexed.paths, groups, tuple(traced.aborted), AT_THE_START).run(clocks[2])
+    moved = [indexed.stats.map_bytes_read, traced.stats.bytes_read]
+    moved += [rewrite.stats.bytes_read + rewrite.stats.bytes_written]
+    assert min(moved) > rate
+    sums = list(accumulate(moved))
+    assert [each.monotonic() for each in clocks] == pytest.approx([each / rate for each in sums], abs=0.002)
