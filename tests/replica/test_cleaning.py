@@ -21,7 +21,7 @@ from sparklog.compaction.task import Buffers
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ErrorCode
+from sparklog.errors import ErrorCode, LogError
 from sparklog.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import DELETED_SUFFIX, LOG_SUFFIX, segment_path
@@ -32,7 +32,7 @@ from sparklog.record.batch import patch_header
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.replica import cleaning
-from sparklog.replica.cleaning import LogCleaner, NotCleaned
+from sparklog.replica.cleaning import LogCleaner, Mark, NotCleaned
 from sparklog.replica.manager import ReplicaManager
 from sparklog.security.principal import ANONYMOUS
 from sparklog.structs import STATE_TOPICS, OffsetAndEpoch, TopicPartition
@@ -314,12 +314,17 @@ async def test_of_two_logs_that_are_due_the_dirtier_comes_first(stage, dirtier):
         assert built.cleaner.under_way == {dirtier}
 
 
-def _buffers_of(built):
+def _next_buffers(built):
     """What a worker would be told of memory and rate now."""
     append(built.make(), (b"k", b"v"))
-    built.cleaner.start()
     task, _ = built.cleaner.begin(built.cleaner.examine(TP, rolls=True))
     return task.buffers
+
+
+def _buffers_of(built):
+    """Likewise, of a cleaner that starts."""
+    built.cleaner.start()
+    return _next_buffers(built)
 
 
 @on_loop
@@ -341,6 +346,48 @@ async def test_memory_and_rate_are_divided_among_the_workers(stage):
 async def test_a_map_has_two_gigabytes_at_most(stage):
     async with stage(replace(BROKER, log_cleaner_dedupe_buffer_size=5 << 30)) as built:
         assert _buffers_of(built).map_bytes == (1 << 31) - 1
+
+
+@on_loop
+async def test_settings_of_memory_and_rate_that_change_count_from_the_next_log_on(stage):
+    async with stage() as built:
+        built.cleaner.start()
+        before = _next_buffers(built)
+        changed = replace(
+            BROKER,
+            log_cleaner_dedupe_buffer_size=30 << 20,
+            log_cleaner_io_buffer_size=600_000,
+            log_cleaner_io_buffer_load_factor=0.75,
+            log_cleaner_io_max_bytes_per_second=9000.0,
+        )
+        built.cleaner.configure(changed)
+        assert _next_buffers(built) == Buffers(30 << 20, 0.75, 300_000, 9000.0, 9000.0)
+        built.cleaner.configure(replace(changed, log_cleaner_threads=2))
+        assert _next_buffers(built) == Buffers(15 << 20, 0.75, 150_000, 4500.0, 9000.0)
+        built.cleaner.configure(BROKER)
+        assert _next_buffers(built) == before
+
+
+@on_loop
+async def test_a_backoff_that_changes_counts_at_once(stage):
+    an_hour = replace(BROKER, log_cleaner_backoff_ms=3_600_000)
+    async with stage(an_hour) as built:
+        log = built.make()
+        built.cleaner.start()
+        built.cleaner.configure(BROKER)
+        for _ in range(20):  # it finds nothing, and pauses
+            await asyncio.sleep(0)
+        fill(log)
+        await built.until(lambda: TP in built.cleaner.last_runs, time_stands=True)
+        for config, seconds in ((an_hour, 3600), (BROKER, BACKOFF_MS / 1000)):
+            built.cleaner.configure(replace(config, log_cleaner_threads=0))
+            built.cleaner.failed(Mark.of(log), LogError("it was not to be"))
+            append(log, (b"k", b"v"))
+            built.clock.advance(0.9 * seconds)
+            with pytest.raises(NotCleaned, match="cannot be cleaned now"):
+                built.cleaner.examine(TP, rolls=True)
+            built.clock.advance(0.1 * seconds)
+            assert built.cleaner.examine(TP, rolls=True)
 
 
 @pytest.mark.parametrize("off", [{"log_cleaner_enable": False}, {"log_cleaner_threads": 0}])
