@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import threading
 
@@ -224,13 +225,21 @@ def test_of_two_jobs_at_once_one_wins_and_the_broker_keeps_away(logs, admin, cle
     assert logs.table("spare-5") == logs.table("own-5")
 
 
-def test_what_tasks_do_not_see_is_left_to_its_broker(logs, cleaned_by_broker):
-    def blind(task, act):
-        return TaskFailed(Failure.GONE, "not visible", is_visible=False) if isinstance(task, Look) else act()
+def test_what_belongs_to_another_user_is_left_to_its_broker(logs, cleaned_by_broker, monkeypatch):
+    """As are all files that tasks do not see; ``test_tasks`` has when they do not."""
+    ran = []
 
-    report = run_here(logs, "spare-6", twist=blind)
+    def told(task, act):
+        ran.append(task)
+        return act()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        report = run_here(logs, "spare-6", twist=told)
+    assert [type(each) for each in ran] == [Look]
     assert not report.has_failed, str(report)
     assert "spare-6-0 at broker 0: cleaned by its broker" in str(report)
+    assert "belongs to another user than the one that runs Spark's tasks" in str(report)
     assert differences(logs.facts("spare-6"), logs.facts("own-6")) == []
 
 
