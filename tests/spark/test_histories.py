@@ -87,7 +87,7 @@ class _History(Sink):
     Where it is patient a driver may die amid the transaction of its decision: others wait then until that times out.
     """
 
-    def __init__(self, servers, topic, seed, *, is_patient, restart=None):
+    def __init__(self, servers, topic, seed, *, is_patient, restart=None, clean=None):
         super().__init__(WriteOptions.for_batch({"kafka.bootstrap.servers": servers, "topic": topic}))
         self.chance = random.Random(seed)
         self.scope = f"history-{uuid.uuid4().hex}"
@@ -99,13 +99,14 @@ class _History(Sink):
         self.told = []
         self.is_patient = is_patient
         self.restart = restart
+        self.clean = clean
         self.admin = Admin(self._options.client)
 
     def happens(self, share):
         return not self.is_quiet and self.chance.random() < share
 
     def strikes(self):
-        """The driver that is here dies, or stops while another goes on, or a broker is restarted."""
+        """The driver that is here dies, or stops while another goes on, or a broker is restarted, or cleans."""
         if self.happens(0.04):
             raise _Killed
         if self.depth < 2 and self.happens(0.04):
@@ -115,6 +116,8 @@ class _History(Sink):
             self.depth -= 1
         if self.restart is not None and self.happens(0.01):
             self.restart()
+        if self.clean is not None and self.happens(0.04):
+            self.clean()
 
     def decider(self, scope, *, is_resumable):
         made = _HostileDecider(self._options.client, Scope(scope, is_resumable))
@@ -246,3 +249,22 @@ def test_hostile_histories_with_restarts(tmp_path):
             for seed in range(100, 106):
                 admin.create_topics([NewTopic(f"out-{seed}", PARTITIONS)])
                 _happens(servers, f"out-{seed}", seed, is_patient=True, restart=restart)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_hostile_histories_over_decisions_that_are_cleaned(tmp_path):
+    """Between any two steps, with transactions of others open; all the scopes share a partition of the decisions."""
+    gone = []
+    with ClusterHarness(tmp_path / "cluster") as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+
+        def clean():
+            ((_, outcome),) = admin.compact([DECISIONS_TOPIC]).items()
+            assert outcome.error is None
+            gone.append(0 if outcome.run is None else outcome.run.messages_before - outcome.run.messages_after)
+
+        admin.create_topics([NewTopic(DECISIONS_TOPIC, 1, 1, {"cleanup.policy": "compact"})])
+        for seed in range(200, 208):
+            admin.create_topics([NewTopic(f"out-{seed}", PARTITIONS)])
+            _happens(cluster.bootstrap_servers, f"out-{seed}", seed, is_patient=seed % 3 == 0, clean=clean)
+    assert sum(each > 0 for each in gone) > 8

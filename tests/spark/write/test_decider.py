@@ -930,6 +930,66 @@ def test_a_decisions_topic_that_grows_moves_no_scope(
     assert visible() == [b"zero", b"one"]
 
 
+@pytest.fixture
+def clean(metadata, admin, scope, decisions_topic):
+    """Has the broker compact the decisions, all that are there, and says how many records went."""
+    decisions_topic(1)
+
+    def compact():
+        ((_, outcome),) = admin.compact([DecisionLog(metadata, admin).partition_of(scope)]).items()
+        assert outcome.error is None
+        return 0 if outcome.run is None else outcome.run.messages_before - outcome.run.messages_after
+
+    return compact
+
+
+@pytest.mark.parametrize("servers", ["sparklog"], indirect=True)
+@pytest.mark.parametrize("is_forgotten", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_query_goes_on_while_its_decisions_are_cleaned(
+    decider, admin, attempt, scope, visible, clean, monkeypatch, is_forgotten
+):
+    """After each step: a decision that is recorded and not carried out, a commit, a replay, an abort."""
+    monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 8)
+    gone = 0
+    for batch in range(2):
+        named = attempt(b"%d" % batch, batch)
+        if batch % 2:
+            dead = decider()
+            dead.take_over()
+            dead.record(Decision(batch, (named,)))
+        else:
+            decider().commit(batch, [named])
+        gone += clean()
+        if is_forgotten:
+            admin.delete_groups([scope.decider_id])
+        assert decider().commit(batch, [attempt(b"again", batch, run="again")]).transactions == (named,)
+        gone += clean()
+        assert decider().abort(batch + 1, [attempt(b"undone", batch + 1)], "run").batch == batch
+        gone += clean()
+    assert decider().commit(0, [attempt(b"late", 0)]).batch == 1
+    assert gone > 2
+    assert visible() == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("servers", ["sparklog"], indirect=True)
+def test_a_write_that_is_over_is_so_when_its_decision_is_cleaned(metadata, decider, admin, attempt, clean, visible):
+    once, other = Scope(f"once-{uuid.uuid4().hex}", is_resumable=False), Scope(f"other-{uuid.uuid4().hex}")
+    log = DecisionLog(metadata, admin)
+    admin.alter_topic_configs(log.partition_of(once).topic, {"delete.retention.ms": "0"})
+    named = attempt(b"a", of=once)
+    one = decider(once)
+    one.commit(0, [named])
+    straggler = attempt(b"late", of=once)
+    one.forget()
+    for batch in range(3):  # the decision goes, and then its deletion
+        clean()
+        decider(other).commit(batch, [attempt(b"%d" % batch, batch, of=other)])
+    assert not log.knows(once)
+    assert log.is_over(once)
+    assert decider(once, for_dead_driver=True).finish_all() == (Decision(), {straggler})
+    assert visible() == [b"a", b"0", b"1", b"2"]
+
+
 def test_a_scope_that_began_in_a_grown_topic_is_found_by_who_does_not_know_of_it(
     metadata, decider, admin, attempt, scope, visible, decisions_topic, monkeypatch
 ):

@@ -45,6 +45,27 @@ def put(metadata, tp):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_last_record_of_a_key_is_found(metadata, admin, tp, put, monkeypatch, seed):
     monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 16)
+    live(metadata, admin, tp, put, seed)
+
+
+@pytest.mark.parametrize("servers", ["sparklog"], indirect=True)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
+def test_it_is_found_where_the_partition_is_cleaned_again_and_again(metadata, admin, tp, put, monkeypatch, seed):
+    monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 16)
+    admin.alter_topic_configs(tp.topic, {"cleanup.policy": "compact"})
+    gone = []
+
+    def clean():
+        ((_, outcome),) = admin.compact([tp]).items()
+        assert outcome.error is None
+        gone.append(0 if outcome.run is None else outcome.run.messages_before - outcome.run.messages_after)
+
+    live(metadata, admin, tp, put, seed, more=[clean])
+    assert sum(each > 0 for each in gone) > 1
+
+
+def live(metadata, admin, tp, put, seed, more=()):
+    """Write, and look up what was written, while who knows what becomes of the group and of the records."""
     chance, model, ends = random.Random(seed), {}, [0]
     index = DecisionIndex(metadata, admin, tp)
 
@@ -65,7 +86,7 @@ def test_the_last_record_of_a_key_is_found(metadata, admin, tp, put, monkeypatch
         put(KEY, chance.choice([b"nonsense", b'{"version": 99}', b"{}", b"7", None]))
 
     for _ in range(150):
-        chance.choice([write] * 20 + [set_back, forget, spoil])()
+        chance.choice([write] * 20 + [set_back, forget, spoil, *more])()
         if chance.random() < 0.3:
             key = chance.choice([*model, b"never written"])
             assert index.last_value(key) == model.get(key)
@@ -99,3 +120,24 @@ def test_an_index_that_the_topic_does_not_take_is_done_without(metadata, admin, 
     key = random.Random(7).randbytes(16).hex().encode()
     assert DecisionIndex(metadata, admin, tp).last_value(key) == b"7"
     assert not admin.group_offsets(GROUP, [tp])
+
+
+@pytest.mark.parametrize("servers", ["sparklog"], indirect=True)
+def test_a_key_whose_deletion_was_cleaned_away_is_not_taken_for_one_that_never_was(
+    metadata, admin, tp, put, monkeypatch
+):
+    """Its last record is in the index, which is older than the deletion."""
+    monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 16)
+    admin.alter_topic_configs(tp.topic, {"cleanup.policy": "compact", "delete.retention.ms": "0"})
+    index = DecisionIndex(metadata, admin, tp)
+    put(b"key", b"1")
+    for number in range(20):
+        put(b"other", b"%d" % number)
+    assert index.last_value(b"key") == b"1"  # and an index is written
+    put(b"key", None)
+    for number in range(3):
+        admin.compact([tp])
+        put(b"other", b"%d" % number)
+    assert index.last_value(b"other") == b"2"
+    with pytest.raises(CorruptRecord, match="no record"):
+        index.last_value(b"key")

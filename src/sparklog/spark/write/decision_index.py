@@ -8,6 +8,8 @@ snapshot, and a decider writes one about every INDEX_INTERVAL offsets, so no rea
 A snapshot states facts about committed records, so it stays true: it does not matter which process writes it, when it
 arrives, or whether the group goes back to an older one or is forgotten; then a reader reads more, or all. Compaction
 removes a record only if there is a later one of the same key: after the snapshot, where it is read, or in a later one.
+A deletion is removed after ``delete.retention.ms`` too. If no snapshot was written meanwhile, its key counts as lost,
+not as one that never was; it is the key of a scope that is over, which nobody looks up any more.
 """
 
 from __future__ import annotations
