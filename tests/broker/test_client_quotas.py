@@ -83,6 +83,16 @@ def test_a_produce_counts_with_its_size_and_its_connection_is_muted(clock):
     assert caller.connection.muted == [10.0]
 
 
+def test_what_is_adopted_counts_as_produced(clock):
+    quotas, caller = quotas_of(clock, {"clients/c": {"producer_byte_rate": "50000"}}), caller_of()
+    assert quotas.count_produced(caller, "c", SIZE) == 10_000
+    assert caller.connection.muted == [], "its answer does that"
+    assert charge(quotas, caller, size=0) == 10_000
+    assert quotas.count_produced(caller, "d", SIZE) == 0
+    quotas.take_over("clients/c", {"consumer_byte_rate": "50000"})
+    assert quotas.count_produced(caller, "c", SIZE) == 0
+
+
 def test_a_produce_without_an_answer_is_muted_by_its_bytes_alone(clock):
     entities = {"clients/c": {"producer_byte_rate": "50000", "request_percentage": "0.001"}}
     quotas, caller = quotas_of(clock, entities), caller_of()

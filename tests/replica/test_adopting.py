@@ -13,6 +13,7 @@ from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.client.consumer.consumer import Consumer
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.adoption import ADOPTION, offer_path
+from sparklog.quota.entity import Entity
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.adopting import LEFT_ALONE_S, remove_forgotten
 from sparklog.structs import TopicPartition
@@ -127,6 +128,25 @@ def test_what_is_asked_for_twice_is_done_once(loading):
     assert loading.adopt(offered) == loading.adopt(offered)
     loading.end()
     eventually(lambda: len(loading.values()) == 3 * RECORDS)
+
+
+@integration
+def test_it_counts_as_produced_and_once(loading, topic):
+    """The answer tells how long to wait; the segments are in the log by then."""
+    loading.begin()
+    offered = loading.offer("one", [three(loading.transaction)])
+    client = Entity(client_id=f"loader of {topic}")
+    loading.admin.alter_client_quotas({client: {"producer_byte_rate": 1}})
+    waits = []
+    for _ in range(2):
+        with Admin({"bootstrap.servers": loading.cluster.bootstrap_servers, "client.id": client.client_id}) as loader:
+            assert loader.adopt(offered, loading.transaction.transactional_id).last_offset == 3 * RECORDS - 1
+            waits.append(loader.metrics()["throttle-time-max"])
+    size = sum(path.stat().st_size for path in loading.directory.glob("*.log"))
+    assert size * 500 < waits[0] <= size * 1000, "at a byte a second"
+    assert waits[1] <= waits[0]
+    loading.admin.alter_client_quotas({client: {"producer_byte_rate": None}})
+    loading.end()
 
 
 @integration

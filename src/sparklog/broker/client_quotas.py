@@ -5,6 +5,7 @@ is read from the connection for that time. Where several quotas are exceeded the
 nothing is counted.
 
 - A Produce counts with its size. One without an answer is held by the bytes alone; its time counts all the same.
+- Segments that are adopted count as if their batches had been produced, when that is answered.
 - A Fetch of a consumer counts with the size of its answer. What is too much is not given: the answer has no data, and
   does not count. A client that has been given nothing for all windows gets an answer of any size, so that a batch
   that is larger than the quota of all windows keeps no consumer from going on. (In Kafka it does.)
@@ -228,6 +229,12 @@ class ClientQuotas:
         if not self._holds_consumers:
             return 0
         return self.quotas.fetch.record(caller.principal.name, client_id or "", size, self._now_ms())
+
+    def count_produced(self, caller: Caller, client_id: str | None, size: int) -> int:
+        """So many bytes came into a log without a Produce; for how many milliseconds the client is to wait."""
+        if not self._holds_producers:
+            return 0
+        return self.quotas.produce.record(caller.principal.name, client_id or "", size, self._now_ms())
 
     def changes(self, caller: Caller, client_id: str | None, *, is_strict: bool) -> Changes:
         """What a request may change of topics. ``is_strict``: its client knows THROTTLING_QUOTA_EXCEEDED."""

@@ -110,6 +110,8 @@ class Adoption(ABC):
         self.prepared_for: tuple[int, int] | None = None
         """The offset and the leader epoch that the files bear."""
         self.record_count = 0
+        self.nbytes = 0
+        """Of the batches that were looked into."""
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
@@ -183,6 +185,7 @@ class Adoption(ABC):
             except CorruptRecord as error:
                 raise _refusal(log, found.position, ErrorCode.CORRUPT_MESSAGE, str(error)) from error
             self.record_count += batch.record_count
+            self.nbytes += found.size
             if aborted is not None:
                 yield aborted
 

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -69,6 +70,16 @@ class Adopted(NamedTuple):
     log_start_offset: int
     leader_epoch: int
     """Under which it was adopted: if another leads meanwhile it may be cut off again."""
+    nbytes: int
+    """Of the batches."""
+
+
+@dataclass
+class _Asked:
+    """What somebody wants to be done, and may ask for again."""
+
+    adopting: asyncio.Task[Adopted]
+    is_counted: bool = False
 
 
 Ask = Callable[[Adoption], Awaitable[Verification | None]]
@@ -86,7 +97,7 @@ class SegmentAdopter:
         self._clock = clock
         self._tasks = Tasks(loop, lambda name, error: _logger.debug("%s: %s", name, error))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="adopt")
-        self._asked: dict[tuple[TopicPartition, str], asyncio.Task[Adopted]] = {}
+        self._asked: dict[tuple[TopicPartition, str], _Asked] = {}
         self._turns: defaultdict[TopicPartition, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._swept: Iterator[Log] = iter(())
 
@@ -102,13 +113,22 @@ class SegmentAdopter:
         key = wish.tp, wish.offer.tag
         known = self._asked.get(key)
         if known is None:
-            known = self._asked[key] = self._tasks.spawn(self._adopt(wish, ask), f"adopting segments of {wish.tp}")
+            adopting = self._tasks.spawn(self._adopt(wish, ask), f"adopting segments of {wish.tp}")
+            known = self._asked[key] = _Asked(adopting)
             self._forget_old()
-        return await asyncio.shield(known)
+        return await asyncio.shield(known.adopting)
+
+    def bytes_to_count(self, wish: Wish) -> int:
+        """The size of what was adopted; 0 where it was asked for before, or was forgotten."""
+        known = self._asked.get((wish.tp, wish.offer.tag))
+        if known is None or known.is_counted:
+            return 0
+        known.is_counted = True
+        return known.adopting.result().nbytes
 
     def _forget_old(self) -> None:
-        for key, task in list(self._asked.items())[:-_REMEMBERED]:
-            if task.done():
+        for key, asked in list(self._asked.items())[:-_REMEMBERED]:
+            if asked.adopting.done():
                 del self._asked[key]
 
     async def _adopt(self, wish: Wish, ask: Ask) -> Adopted:
@@ -136,7 +156,8 @@ class SegmentAdopter:
             finally:
                 await self._off_the_loop(adoption.discard)
         _logger.info("%s: adopted %d records, up to offset %d", wish.tp, adoption.record_count, adoption.end_offset)
-        return Adopted(adoption.base_offset, adoption.end_offset - 1, partition.log_start_offset, epoch)
+        last = adoption.end_offset - 1
+        return Adopted(adoption.base_offset, last, partition.log_start_offset, epoch, adoption.nbytes)
 
     async def _off_the_loop(self, work: Callable[..., _T], *arguments: object) -> _T:
         return await asyncio.wrap_future(self._thread.submit(work, *arguments))

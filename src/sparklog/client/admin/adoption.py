@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from sparklog.client.admin.base import AdminBase, raise_error
@@ -74,7 +75,11 @@ class AdoptionAdmin(AdminBase):
     async def _adopt(
         self, offered: OfferedSegments, mode: int, transactional_id: str | None, log_start_offset: int
     ) -> AdoptedSegments:
-        """It is asked again, of the same broker, until there is an answer: under one tag it is done once."""
+        """It is asked again, of the same broker, until there is an answer: under one tag it is done once.
+
+        A broker that has asked for silence, because of a quota, is left alone for that time, whatever the limits of a
+        call are: a quota makes it slow, and never ends it.
+        """
         request = AdoptSegmentsRequest(
             topic=offered.tp.topic,
             partition_index=offered.tp.partition,
@@ -87,17 +92,33 @@ class AdoptionAdmin(AdminBase):
             log_start_offset=log_start_offset,
             timeout_ms=self._timeout_ms,
         )
-        while (answer := await self._ask_to_adopt(offered.broker, request)).error_code == ErrorCode.REQUEST_TIMED_OUT:
-            pass
+        answer = None
+        while answer is None or answer.error_code == ErrorCode.REQUEST_TIMED_OUT:
+            await self._keep_silent(offered.broker)
+            answer = await self._ask_to_adopt(offered.broker, request)
         raise_error(answer, f"{offered.tp} at broker {offered.broker}")
         return AdoptedSegments(answer.first_offset, answer.last_offset, answer.log_start_offset)
 
+    async def _keep_silent(self, broker: BrokerId) -> None:
+        """Until the broker may be asked again."""
+
+        async def left() -> float:
+            await self._look_for(broker)
+            return (await self._session.connection(broker, _LANE)).silent_seconds
+
+        while seconds := await retrying_async(self._session.backoff(), left):
+            await asyncio.sleep(seconds)
+
+    async def _look_for(self, broker: BrokerId) -> None:
+        """Raises ApiError where it is not in the cluster."""
+        if broker not in self._session.leaders.brokers:
+            await self._session.refresh([])
+        if broker not in self._session.leaders.brokers:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not in the cluster")
+
     async def _ask_to_adopt(self, broker: BrokerId, request: AdoptSegmentsRequest) -> AdoptSegmentsResponse:
         async def ask() -> AdoptSegmentsResponse:
-            if broker not in self._session.leaders.brokers:
-                await self._session.refresh([])
-            if broker not in self._session.leaders.brokers:
-                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not in the cluster")
+            await self._look_for(broker)
             return await self._session.request(broker, ApiKey.ADOPT_SEGMENTS, lambda _: request, lane=_LANE)
 
         return await retrying_async(self._session.backoff(), ask)

@@ -5,6 +5,9 @@ log gives the offsets, and the batches belong to one transaction, whose id is gi
 of them would check. In mode 1 they keep what they say, in a partition without records or behind those that an earlier
 request restored. What takes longer than the time given is answered with REQUEST_TIMED_OUT, and goes on: asked for again
 under the same tag it is told what became of it. After any other error nothing of the files is left.
+
+What is adopted counts as produced, once, however often it is asked for. So the answer tells a client with a quota how
+long to wait: nothing is held meanwhile, for by then the segments are in the log.
 """
 
 from __future__ import annotations
@@ -34,18 +37,18 @@ async def handle(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest
         _check(broker, request)
     except ApiError as error:
         return _refused(error.code, error.reason)
-    adopting = broker.loop.create_task(_adopt(broker, message), name=f"adopting segments of {message.topic}")
+    adopting = broker.loop.create_task(_adopt(broker, request), name=f"adopting segments of {message.topic}")
     try:
         done, _ = await asyncio.wait([adopting], timeout=max(message.timeout_ms, 0) / 1000)
         if not done:
             return _refused(ErrorCode.REQUEST_TIMED_OUT, "the segments are being looked into, or wait for replicas")
-        adopted = adopting.result()
+        adopted, wait_ms = adopting.result()
     except ApiError as error:
         return _refused(error.code, error.reason)
     finally:
         adopting.cancel()
     return AdoptSegmentsResponse(
-        throttle_time_ms=0,
+        throttle_time_ms=wait_ms,
         error_code=ErrorCode.NONE,
         error_message=None,
         first_offset=adopted.first_offset,
@@ -68,7 +71,9 @@ def _check(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest]) -> 
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
 
 
-async def _adopt(broker: BrokerContext, message: AdoptSegmentsRequest) -> Adopted:
+async def _adopt(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest]) -> tuple[Adopted, int]:
+    """What was adopted, and for how many milliseconds the client is to wait."""
+    message = request.message
     wish, tp = _wish(message), TopicPartition(message.topic, message.partition_index)
     partition = broker.held(tp)
     if message.topic_id not in (None, ZERO_UUID):
@@ -81,7 +86,8 @@ async def _adopt(broker: BrokerContext, message: AdoptSegmentsRequest) -> Adopte
 
     adopted = await broker.adopter.adopt(wish, ask)
     await broker.replicas.replicated(tp, adopted.leader_epoch, adopted.last_offset, message.timeout_ms)
-    return adopted
+    nbytes = broker.adopter.bytes_to_count(wish)
+    return adopted, broker.quotas.count_produced(request.caller, request.client_id, nbytes)
 
 
 def _wish(message: AdoptSegmentsRequest) -> Wish:
