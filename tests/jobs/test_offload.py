@@ -10,6 +10,7 @@ import pytest
 
 from sparklog.cli.jobs import path_of
 from sparklog.client import Producer
+from sparklog.clock import SystemClock
 from sparklog.errors import ConnectionFailed, DataSourceError
 from sparklog.testing.registry import schema_registry
 
@@ -136,3 +137,51 @@ def test_again_and_again(main, job, monkeypatch):
     assert line.endswith("failed: no broker answers; it is tried again")
     failures.append(DataSourceError("SPARKLOG_UNSUITABLE_TABLE", "of another topic"))
     assert main("--every", "1s") == (1, "", ["offload: [SPARKLOG_UNSUITABLE_TABLE] of another topic"])
+
+
+class Pacing:
+    """The job's clock: it says how long the offload would wait, and a record comes meanwhile, or the job's end."""
+
+    def __init__(self, cluster, topic):
+        self.pauses = []
+        self._cluster, self._topic = cluster, topic
+
+    def now_ms(self):
+        return SystemClock().now_ms()
+
+    def monotonic(self):
+        return SystemClock().monotonic()
+
+    def sleep(self, seconds):
+        self.pauses.append(seconds)
+        if len(self.pauses) == 2:
+            raise DataSourceError("SPARKLOG_TEST", "that is all")
+        with Producer(bootstrap_servers=self._cluster.bootstrap_servers) as producer:
+            producer.send(self._topic, b"y")
+
+
+@pytest.fixture
+def pacing(job, cluster, topic, monkeypatch):
+    clock, opened = Pacing(cluster, topic), job.Offload
+
+    def paced(*given):
+        offload = opened(*given)
+        monkeypatch.setattr(offload, "_clock", clock)
+        return offload
+
+    monkeypatch.setattr(job, "Offload", paced)
+    return clock
+
+
+def test_it_goes_on_and_waits_as_long_as_the_freshness_allows(main, pacing):
+    """Where a record may be 1000 hours old the next commit is begun after half of that, less what the last one took."""
+    status, said, errors = main("--freshness", "1000h")
+    assert (status, errors) == (1, ["offload: [SPARKLOG_TEST] that is all"])
+    assert re.findall(r"version (\d): (\d) record,", said) == [("1", "1"), ("2", "1")]
+    assert all(499 < seconds / 3600 <= 500 for seconds in pacing.pauses), pacing.pauses
+
+
+def test_continuous_is_a_freshness_of_half_a_minute(main, pacing):
+    status, said, _ = main("--continuous")
+    assert (status, said.count("version ")) == (1, 2)
+    assert all(0 <= seconds <= 15 for seconds in pacing.pauses), pacing.pauses
