@@ -34,7 +34,11 @@ pytestmark = [
 ]
 
 LIMITS = {"sparklog_transaction_oldest_seconds > 3600": "sparklog_transaction_oldest_seconds > 0.1"}
-SETTINGS = {"log.cleaner.backoff.ms": 3_600_000, "sparklog.metrics.partitions.max": 40}
+SETTINGS = {
+    "log.cleaner.backoff.ms": 3_600_000,
+    "log.retention.check.interval.ms": 500,
+    "sparklog.metrics.partitions.max": 40,
+}
 """The cleaner works when it is told to; more than 40 partitions are too many for series of their own."""
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "400", "max.compaction.lag.ms": "60000"}
 HOUR_MS = 3_600_000
@@ -129,6 +133,33 @@ def test_cleaning_that_is_late(broker, admin, raised, topic):
         is_raised()
         assert compact(broker, topic) == 0
     admin.delete_topics([topic])
+
+
+WAITING = {
+    "segment.bytes": "400",
+    "retention.ms": "3600000",
+    "sparklog.offload.required": "true",
+    "sparklog.offload.max.bytes": "1000000",
+}
+
+
+def test_an_offload_that_falls_behind(broker, admin, raised, topic):
+    """The rule for lost records looks back over an hour; with the topic its numbers are gone."""
+    admin.create_topics([NewTopic(topic, 1, 1, WAITING)])
+    write(broker, topic, age_ms=2 * HOUR_MS)
+    written_ms = int(time.time() * 1000)
+    (waiting,) = eventually(
+        lambda: [each for each in admin.describe_retention([topic]).values() if each.checked_ms > written_ms]
+    )
+    nearly_full = str(waiting.held_bytes * 10 // 9)
+    with raised("SparklogOffloadBehind") as is_raised:
+        admin.alter_topic_configs(topic, {"sparklog.offload.max.bytes": nearly_full})
+        is_raised()
+        admin.alter_topic_configs(topic, {"sparklog.offload.max.bytes": "1000000"})
+    with raised("SparklogOffloadLost") as is_raised:
+        admin.alter_topic_configs(topic, {"sparklog.offload.max.bytes": "500"})
+        is_raised()
+        admin.delete_topics([topic])
 
 
 def test_a_transaction_that_stays_open(broker, admin, raised, topic):

@@ -291,6 +291,11 @@ OFFLOAD_HELD_BYTES: Final = _gauge(
     "sparklog_offload_held_bytes", "Bytes that retention would delete, and that are not offloaded.", "topic"
 )
 OFFLOAD_HELD_RECORDS: Final = _gauge("sparklog_offload_held_records", "Offsets of these.", "topic")
+OFFLOAD_LIMIT_USED: Final = _gauge(
+    "sparklog_offload_limit_used_ratio",
+    "What share of sparklog.offload.max.bytes is held back, in the topic's partition where that is most.",
+    "topic",
+)
 OFFLOAD_LOST_RECORDS: Final = _gauge(
     "sparklog_offload_lost_records",
     "Offsets deleted before they were known to be offloaded, for sparklog.offload.max.bytes, since this broker leads.",

@@ -11,8 +11,8 @@ from sparklog.structs import TopicPartition
 NAME = "sparklog_offload_"
 
 
-def holding(size, records, lost=0):
-    return Holding(5, size, records, -1, lost, 5, 0)
+def holding(size, records, lost=0, limit=-1):
+    return Holding(5, size, records, limit, lost, 5, 0)
 
 
 def page_of(holdings, refusals=(), most=10):
@@ -30,6 +30,17 @@ def test_a_topic_has_the_sum_of_its_partitions():
     assert page.value(NAME + "held_records", topic="t") == 10
     assert page.value(NAME + "lost_records", topic="t") == 2
     assert page.value("sparklog_retention_refusals") == 2
+
+
+def test_of_the_limit_the_fullest_partition_counts():
+    held = {
+        ("t", 0): holding(100, 7, limit=1000),
+        ("t", 1): holding(850, 3, limit=1000),
+        ("none", 0): holding(850, 3),
+        ("nothing", 0): holding(0, 0, limit=0),
+    }
+    used = page_of(held).of(NAME + "limit_used_ratio")
+    assert used == {frozenset({("topic", name)}): share for name, share in {"t": 0.85, "none": 0, "nothing": 0}.items()}
 
 
 def test_topics_beyond_the_limit_have_no_series():
