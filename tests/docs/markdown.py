@@ -61,6 +61,18 @@ def spans(path: Path) -> Iterator[str]:
     return (each.content for each in _inline(path) if each.type == "code_inline")
 
 
+def spans_under(path: Path, heading: str) -> list[str]:
+    """The code within the text of one section, up to the next heading of any level."""
+    found: list[str] = []
+    under = False
+    for each, inline in zip(tokens(path), tokens(path)[1:], strict=False):
+        if each.type == "heading_open":
+            under = _text(inline) == heading
+        elif under:
+            found += [child.content for child in each.children or () if child.type == "code_inline"]
+    return found
+
+
 def blocks(path: Path) -> Iterator[Block]:
     for each in tokens(path):
         if each.type in ("fence", "code_block"):

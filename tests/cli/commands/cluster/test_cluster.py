@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from docs.markdown import ROOT, spans_under
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.testing.cluster import ClusterHarness
@@ -41,6 +42,14 @@ def there(run, pair, monkeypatch):
 def whole(there):
     described = there("cluster", "describe")
     return described["under_replicated"] == 0 and described["without_leader"] == 0 and described
+
+
+def named_by_the_alert(run):
+    """Topic, partition, replicas and those out of reach, as the command shows them that the alert's page has first."""
+    page = ROOT / "docs" / "alerts.md"
+    command = next(each for each in spans_under(page, "SparklogOfflinePartitions") if each.startswith("sparklog "))
+    rows = [line.split("\t") for line in run(*command.split()[1:]).out.splitlines()]
+    return {(row[0], row[1], ",".join(sorted(row[3].split(","))), row[5]) for row in rows if len(row) == 6}
 
 
 def test_the_brokers_and_what_they_have(there, run, pair):
@@ -111,6 +120,7 @@ def test_a_replica_that_is_not_in_sync_leads_only_when_that_is_wanted(there, run
     pair.kill_broker(last)
     pair.start_broker(behind)
     eventually(lambda: len(there("topic", "describe", TOPIC, "--unavailable")) == 4, NOTICED_S)
+    assert named_by_the_alert(run) >= {(TOPIC, str(number), "0,1", "1") for number in range(4)}
     chosen = ("cluster", "elect", "--unclean", "--topic", TOPIC, "--partition", "2")
     refused = run(*chosen)
     assert (refused.status, refused.out) == (2, "")
