@@ -1,7 +1,7 @@
 """The pages as Markdown reads them: their headings, links and blocks of code."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +34,7 @@ def name(path: Path) -> str:
 
 @cache
 def tokens(path: Path) -> tuple[Token, ...]:
-    return tuple(MarkdownIt("commonmark").enable("table").parse(path.read_text()))
+    return _tokens_of(path.read_text())
 
 
 def anchors(path: Path) -> set[str]:
@@ -50,7 +50,7 @@ def anchors(path: Path) -> set[str]:
 
 def links(path: Path) -> Iterator[str]:
     """Where the links and pictures of a page go."""
-    for each in _inline(path):
+    for each in _inline(tokens(path)):
         target = each.attrGet("href") or each.attrGet("src")
         if target is not None:
             yield str(target)
@@ -58,19 +58,25 @@ def links(path: Path) -> Iterator[str]:
 
 def spans(path: Path) -> Iterator[str]:
     """The code within the text."""
-    return (each.content for each in _inline(path) if each.type == "code_inline")
+    return _code_within(tokens(path))
+
+
+def spans_of(text: str) -> list[str]:
+    """The code within a text that is no page of its own, such as a cell of a notebook, and its shell blocks."""
+    found = _tokens_of(text)
+    return [*_code_within(found), *(each.content for each in found if each.type == "fence" and each.info == "sh")]
 
 
 def spans_under(path: Path, heading: str) -> list[str]:
     """The code within the text of one section, up to the next heading of any level."""
-    found: list[str] = []
+    found: list[Token] = []
     under = False
     for each, inline in zip(tokens(path), tokens(path)[1:], strict=False):
         if each.type == "heading_open":
             under = _text(inline) == heading
         elif under:
-            found += [child.content for child in each.children or () if child.type == "code_inline"]
-    return found
+            found.append(each)
+    return list(_code_within(found))
 
 
 def blocks(path: Path) -> Iterator[Block]:
@@ -85,8 +91,16 @@ def blocks_in(*languages: str) -> list[Block]:
     return [block for page in PAGES for block in blocks(page) if block.language in languages]
 
 
-def _inline(path: Path) -> Iterator[Token]:
-    return (child for each in tokens(path) for child in each.children or ())
+def _tokens_of(text: str) -> tuple[Token, ...]:
+    return tuple(MarkdownIt("commonmark").enable("table").parse(text))
+
+
+def _inline(found: Iterable[Token]) -> Iterator[Token]:
+    return (child for each in found for child in each.children or ())
+
+
+def _code_within(found: Iterable[Token]) -> Iterator[str]:
+    return (each.content for each in _inline(found) if each.type == "code_inline")
 
 
 def _text(inline: Token) -> str:

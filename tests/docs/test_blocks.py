@@ -14,7 +14,7 @@ import nbformat
 import pytest
 import yaml
 from docs.commands import commands, complaint
-from docs.markdown import PAGES, ROOT, Block, blocks, blocks_in, name, spans
+from docs.markdown import PAGES, ROOT, Block, blocks, blocks_in, name, spans, spans_of
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.kafka_settings import is_kafkas
@@ -27,6 +27,7 @@ from sparklog.config.properties import load_properties
 from sparklog.config.topic import TopicConfig
 from sparklog.config.zookeeper_security import ZooKeeperSecurity
 
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LANGUAGES = ("sh", "python", "properties", "json", "toml", "yaml", "sql", "text")
 _TABLES = (
     BrokerConfig,
@@ -72,12 +73,19 @@ def test_every_command_in_the_text_is_one(page):
     assert not [f"{' '.join(words)}: {said}" for words in named if (said := complaint(words, in_text=True))]
 
 
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
+def test_every_command_in_the_text_of_a_notebook_is_one(notebook):
+    cells = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "markdown"]
+    named = [words for text in cells for span in spans_of(text) for words in commands(span) if _is_command(words)]
+    assert not [f"{' '.join(words)}: {said}" for words in named if (said := complaint(words, in_text=True))]
+
+
 @pytest.mark.parametrize("block", blocks_in("python"), ids=lambda block: block.place)
 def test_every_program_compiles_and_imports_what_is_there(block):
     assert _missing(block.code, block.place) == []
 
 
-@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=name)
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
 def test_every_cell_compiles_and_imports_what_is_there(notebook):
     code = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
     plain = [(re.sub(r"^%.*", "", cell.source, flags=re.MULTILINE), cell.id) for cell in code]
@@ -155,6 +163,11 @@ def test_a_wrong_block_is_found(tmp_path):
     with pytest.raises(ValueError, match="not in the subpath"):
         list(blocks(page))
     assert Block("a.md", 3, "", "").language not in LANGUAGES
+
+
+def _is_command(words):
+    """The first word is a program whose parser is known; a name of a file, an option or a function is none."""
+    return words[:1] in (["sparklog"], ["make"], ["python"]) and len(words) > 1
 
 
 def _missing(code, place):
