@@ -37,7 +37,7 @@ def _line(topic: str, loaded: Loaded) -> str:
     return f"{topic}: {loaded.records:,} records, {loaded.nbytes / _MB:,.1f} MB; {said or 'no rows'}"
 
 
-def main() -> int:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     add_cluster(parser)
     add_task_token(parser)
@@ -59,6 +59,11 @@ def main() -> int:
     parser.add_argument("--option", action="append", type=_pair, default=[], metavar="NAME=VALUE", help="of the reader")
     parser.add_argument("--via", choices=("adopt", "produce"), default="adopt", help="produce: for clusters of Kafka's")
     parser.add_argument("--compression", help="of the batches: none, gzip, snappy, lz4, zstd; default: the topic's")
+    return parser
+
+
+def main() -> int:
+    parser = arguments()
     args = parser.parse_args()
     try:
         options = _options(args, client_settings(parser, args))

@@ -274,7 +274,7 @@ def _password(args: argparse.Namespace) -> str | None:
     return os.environ[args.jdbc_password_env]
 
 
-def main() -> int:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     add_cluster(parser)
     add_task_token(parser)
@@ -298,6 +298,11 @@ def main() -> int:
     _add_decoding(parser)
     _add_maintenance(parser)
     _add_database(parser)
+    return parser
+
+
+def main() -> int:
+    parser = arguments()
     args = parser.parse_args()
     if args.continuous and args.freshness is None:
         args.freshness = _FRESHNESS_S

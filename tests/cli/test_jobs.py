@@ -4,17 +4,25 @@ import importlib.util
 import sys
 
 import pytest
+from click.shell_completion import BashComplete
 
 from sparklog.cli import jobs
+from sparklog.cli.main import cli
 from sparklog.errors import ConfigError
 
 JOB = """
 import argparse, sys
-parser = argparse.ArgumentParser()
-parser.add_argument("--topic", action="append")
-parser.add_argument("-p", "--pause", type=int, default=3, help="seconds; so long")
-print(parser.prog, parser.parse_args(), __name__)
-sys.exit(4)
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--topic", action="append")
+    parser.add_argument("-p", "--pause", type=int, default=3, help="seconds; so long")
+    return parser
+
+if __name__ == "__main__":
+    parser = arguments()
+    print(parser.prog, parser.parse_args(), __name__)
+    sys.exit(4)
 """
 
 
@@ -110,6 +118,49 @@ def test_where_spark_is_not_installed_it_says_what_to_type(run):
     assert "type: pip install '" in run("offload", "--help").out
 
 
+def completed(line):
+    *args, incomplete = line.split(" ")
+    found = BashComplete(cli, {}, "sparklog", "_SPARKLOG_COMPLETE").get_completions(args, incomplete)
+    return [each.value if each.type == "plain" else each.type for each in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("offload --to", ["--topic"]),
+        ("load --fr", ["--from"]),
+        ("load --topic clicks --from /data --fo", ["--format"]),
+        ("load --format ", ["parquet", "delta", "csv", "json", "segments"]),
+        ("load --via=p", ["produce"]),
+        ("load --output ", ["text", "json"]),
+        ("offload --topic a --topic b --to", ["--topic"]),
+        ("load --topic a --to", []),
+        ("offload --once --ev", ["--every", "--evolve"]),
+        ("offload --jdbc-password-file ", ["file"]),
+        ("offload --schema ", ["file"]),
+        ("offload --command-c", ["--command-config"]),
+        ("offload --boot", ["--bootstrap", "--bootstrap-server"]),
+        ("load x", []),
+    ],
+)
+def test_the_options_of_a_job_and_their_choices_are_completed(line, found):
+    assert completed(line) == found
+
+
+@pytest.mark.integration
+def test_the_topics_of_a_job_are_those_of_the_cluster_that_its_line_names(monkeypatch, bootstrap, make, topic):
+    monkeypatch.setenv("SPARKLOG_BOOTSTRAP", "127.0.0.1:1")
+    found = make()
+    assert completed(f"load --bootstrap {bootstrap} --topic {topic}") == [found]
+    assert completed(f"load --topic {topic}") == []
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_where_spark_is_not_installed_no_option_of_a_job_is_completed(capfd):
+    assert completed("offload --to") == []
+    assert capfd.readouterr() == ("", "")
+
+
 class TestInstalled:
     @pytest.fixture(autouse=True)
     def _prefix(self, monkeypatch, tmp_path):
@@ -125,3 +176,4 @@ class TestInstalled:
     def test_a_job_that_is_not_there_is_told(self, tmp_path):
         with pytest.raises(ConfigError, match=f"the job 'offload' is not in .*{tmp_path}/share/sparklog/jobs"):
             jobs.path_of("offload")
+        assert completed("offload --to") == []

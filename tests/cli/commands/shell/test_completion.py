@@ -51,6 +51,7 @@ def bash(script_of):
 def test_bash_completes_commands_and_options(bash):
     assert bash("topic de") == ["delete", "describe"]
     assert bash("consume --fol") == ["--follow"]
+    assert bash("offload --to") == ["--topic"]
 
 
 @pytest.mark.skipif(bool(lack_of("fish")), reason=lack_of("fish"))
@@ -65,6 +66,7 @@ def test_fish_completes_commands_with_what_they_do_and_options(script_of):
     assert list(ask("topic de")) == ["delete", "describe"]
     assert ask("quo") == {"quota": COMMANDS["quota"]}
     assert list(ask("consume --fol")) == ["--follow"]
+    assert ask("load --fr") == {"--from": "a path or URI that Spark reads"}
 
 
 @pytest.mark.skipif(bool(lack_of("zsh")), reason=lack_of("zsh"))
@@ -89,6 +91,8 @@ def test_zsh_completes_commands_and_options(script_of, tmp_path):
         until(b"describe ")
         os.write(terminal, b"--under-m\t")
         until(b"--under-min-isr ")
+        os.write(terminal, b"\x15sparklog load --fr\t")
+        until(b"--from ")
     finally:
         os.close(terminal)
         os.waitpid(pid, 0)
