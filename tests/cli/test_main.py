@@ -30,7 +30,7 @@ except SystemExit as ended:
 
 GROUPS = {
     "topic": ("create", "list", "describe", "alter", "delete"),
-    "group": ("list", "describe", "reset-offsets", "migrate", "delete"),
+    "group": ("list", "describe", "reset-offsets", "delete-offsets", "migrate", "delete"),
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
     "user": ("list", "add", "set-password", "delete"),
@@ -49,6 +49,7 @@ COMMAND_LINES = [[name] for name in COMMANDS] + [[group, name] for group, names 
 ASKING = [
     ["topic", "delete"],
     ["group", "reset-offsets"],
+    ["group", "delete-offsets"],
     ["group", "delete"],
     ["txn", "commit"],
     ["txn", "abort"],
@@ -74,7 +75,8 @@ MISUSES = [
     (["topic", "alter", "a", "--config", "x=1", "--delete-config", "x"], "cannot be set and deleted"),
     (["topic", "delete"], "Missing argument 'NAME...'"),
     (["topic", "delete", "a"], "add --yes"),
-    (["group", "describe"], "Missing argument 'NAME'"),
+    (["group", "describe"], "name the groups to describe, or --all"),
+    (["group", "delete-offsets", "g"], "Missing option '-t' / '--topic'"),
     (["group", "delete", "g"], "add --yes"),
     (["group", "reset-offsets", "g"], "--to"),
     (["group", "reset-offsets", "g", "--to", "earliest", "--partition", "1"], "--partition needs the one --topic"),

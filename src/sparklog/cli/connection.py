@@ -57,6 +57,7 @@ _ADVICE = {
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot write to its log directory: free space there; its log says where",
     ErrorCode.GROUP_ID_NOT_FOUND: 'see "sparklog group list" for what there is',
     ErrorCode.NON_EMPTY_GROUP: "stop its members first, or wait until their session timeout has passed",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that read it first",
     ErrorCode.LEADER_NOT_AVAILABLE: 'start the broker that has it; "sparklog topic describe" says which',
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer copies are in sync than min.insync.replicas: start their brokers",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "tokens are for those that came by SASL with a password, or by TLS"

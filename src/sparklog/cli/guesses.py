@@ -73,6 +73,7 @@ GUESSES = {
     "topic add-partitions": "topic alter",
     "topic alter-config": "topic alter",
     "topic offsets": "topic describe",
+    "group offset-delete": "group delete-offsets",
     "group seek": "group reset-offsets",
     "group offsets": "group describe",
     "group lag": "group describe",

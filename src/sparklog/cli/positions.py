@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -64,12 +64,18 @@ def resolve_position(
     if isinstance(position, datetime):
         time_ms = max(round(position.timestamp() * 1000), 0)  # negative ones mean something else to a broker
         return _at_time(admin, partitions, time_ms)
-    first, end, failures = find_extents(admin, partitions, patience=_PATIENCE_S)
-    if position == "earliest":
-        return first, failures
     if isinstance(position, int):
-        return {tp: min(max(position, first[tp]), end[tp]) for tp in end}, failures
-    return end, failures
+        return hold_within(admin, dict.fromkeys(partitions, position))
+    first, end, failures = find_extents(admin, partitions, patience=_PATIENCE_S)
+    return first if position == "earliest" else end, failures
+
+
+def hold_within(
+    admin: Admin, offsets: Mapping[TopicPartition, int]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, SparklogError]]:
+    """The nearest offset that each partition has; of those that cannot be asked now, why, as ``resolve_position``."""
+    first, end, failures = find_extents(admin, offsets, patience=_PATIENCE_S)
+    return {tp: min(max(offsets[tp], first[tp]), end[tp]) for tp in end}, failures
 
 
 def _at_time(

@@ -30,6 +30,7 @@ RIGHTS_OF_COMMANDS: Final[Mapping[str, str]] = {
     "group list": "DESCRIBE on the groups",
     "group describe": "DESCRIBE on the group and on its topics",
     "group delete": "DELETE on the group",
+    "group delete-offsets": "DELETE on the group and READ on its topics",
     "group migrate": "READ on the group and on its topics",
     "group reset-offsets": "READ on the group and on its topics",
     "cluster describe": _DESCRIBE,

@@ -6,24 +6,13 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer
 
-from sparklog.client import Admin, Producer
+from sparklog.client import Producer
 from sparklog.group.classic.group import GroupState
 from sparklog.group.consumer.group import ConsumerGroupState
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def read(here, topic):
-    """A topic of two partitions, ten records in each, and a group of its name that has committed 4 and 10."""
-    here("topic", "create", topic, "--partitions", 2)
-    for partition in range(2):
-        here("produce", topic, "-p", partition, stdin=b"x\n" * 10)
-    assert here("group", "reset-offsets", topic, "-t", topic, "-p", 0, "--to", 4, "--yes").status == 0
-    assert here("group", "reset-offsets", topic, "-t", topic, "-p", 1, "--to", "latest", "--yes").status == 0
-    return topic
 
 
 def described(here, name):
@@ -45,6 +34,29 @@ def test_a_group_without_members(here, read):
     assert shown[0] == f"group {read}: Empty, 0 members, lag 6"
     assert shown[1].split("\t")[5] == "lag bytes"
     assert shown[2].split("\t") == [read, "0", "4", "10", "6", str(sizes[0]), "-"]
+
+
+def test_several_groups_are_described_each_as_if_alone(here, read):
+    other = f"{read}-other"
+    assert here("group", "reset-offsets", other, "-t", read, "-p", 1, "--to", 3, "--yes").status == 0
+    both = json.loads(here("group", "describe", other, read, "-o", "json").out)
+    assert both == [described(here, other), described(here, read)]
+    every = json.loads(here("group", "describe", "--all", "-o", "json").out)
+    assert [each for each in every if each["group"].startswith(read)] == [both[1], both[0]]
+    shown = here("group", "describe", read, other).out
+    assert shown == "\n".join(here("group", "describe", each).out for each in (read, other))
+
+
+@pytest.mark.parametrize("named", [(), ("readers", "--all")])
+def test_groups_are_named_or_all_are_meant(run, named):
+    done = run("group", "describe", *named, "--bootstrap", "localhost:1")
+    assert (done.status, "name the groups to describe, or --all" in done.err) == (2, True)
+
+
+def test_one_of_several_that_there_is_not_is_named(here, read):
+    done = here("group", "describe", read, f"{read}-nope")
+    assert (done.status, done.out) == (1, "")
+    assert f"there is no group '{read}-nope'" in done.err
 
 
 def test_groups_are_listed_by_a_state_in_either_case(here, read):
@@ -83,30 +95,6 @@ def test_members_are_shown_with_what_they_hold_and_keep_the_group(here, read, bo
         assert here("group", "delete", read, "--yes").status == 1
 
 
-@pytest.mark.parametrize(
-    ("to", "committed"), [("earliest", [0, 0]), ("latest", [10, 10]), ("7", [7, 7]), ("2013-07-04", [0, 0])]
-)
-def test_offsets_are_reset_for_all_that_the_group_has_read(here, read, to, committed):
-    result = here("group", "reset-offsets", read, "--to", to, "--yes")
-    assert result.status == 0
-    rows = [line.split("\t") for line in result.out.splitlines()]
-    assert rows == [
-        ["topic", "partition", "before", "after"],
-        [read, "0", "4", str(committed[0])],
-        [read, "1", "10", str(committed[1])],
-    ]
-    assert [each["committed"] for each in described(here, read)["offsets"]] == committed
-
-
-@pytest.mark.parametrize(("to", "told"), [(99, "ends at offset 10"), (3, "begins at offset 5")])
-def test_an_offset_that_a_partition_does_not_have_is_told(here, read, bootstrap, to, told):
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        admin.delete_records({TopicPartition(read, 1): 5})
-    result = here("group", "reset-offsets", read, "-t", read, "-p", 1, "--to", to, "--yes")
-    assert result.status == 0
-    assert result.err.splitlines()[0] == f"{read}-1 {told}: it has no {to}"
-
-
 def test_a_group_is_deleted_and_an_unknown_one_is_named(here, read):
     assert here("group", "delete", read, "--yes") == (0, f"deleted {read}\n", "")
     result = here("group", "describe", read)
@@ -123,15 +111,6 @@ def test_a_group_that_cannot_be_deleted_stops_no_other_deletion(here, read):
     assert f"group '{read}-nope'" in done.err
 
 
-def test_what_is_not_there_is_named_before_anything_changes(here, read):
-    unknown = here("group", "reset-offsets", read, "-t", read, "-p", 5, "--to", 0, "--yes")
-    assert (unknown.status, unknown.out) == (2, "")
-    assert f"topic '{read}' has no partition 5" in unknown.err
-    nothing = here("group", "reset-offsets", f"{read}-new", "--to", 0, "--yes")
-    assert nothing.status == 2
-    assert "has committed nothing: say which --topic" in nothing.err
-
-
 def test_groups_of_sinks_are_hidden(here, bootstrap, topic):
     here("topic", "create", topic)
     name = f"spark-decisions.{topic}"
@@ -142,6 +121,7 @@ def test_groups_of_sinks_are_hidden(here, bootstrap, topic):
         producer.commit_transaction()
     assert here("group", "reset-offsets", name, "-t", topic, "--to", 0, "--yes").status == 1
     assert name not in here("group", "list").out
+    assert name not in here("group", "describe", "--all").out
     assert name in here("group", "list", "--internal").out
 
 

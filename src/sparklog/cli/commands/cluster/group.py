@@ -1,12 +1,12 @@
-"""``sparklog group``: list, describe, reset-offsets, migrate, delete."""
+"""``sparklog group``: list, describe, migrate, delete; its offsets are in ``cli/commands/cluster/group_offsets.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
+from sparklog.cli.commands.cluster.group_offsets import delete_offsets, reset_offsets
 from sparklog.cli.connection import (
     RegistryPlace,
     administered,
@@ -20,18 +20,14 @@ from sparklog.cli.display import (
     confirm,
     counted,
     done_option,
-    is_json,
     output_option,
-    say_done_aside,
     show_json,
     show_table,
 )
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_group
-from sparklog.cli.names import GROUP, TOPIC
-from sparklog.cli.numbers import WholeNumber
-from sparklog.cli.positions import METAVAR, Position, parse_position, resolve_position
+from sparklog.cli.names import GROUP
 from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -65,8 +61,13 @@ def group() -> None:
       sparklog group describe readers
       sparklog group reset-offsets readers --topic clicks --to earliest --yes
       sparklog group migrate readers --zookeeper localhost:2181 --to brokers --dry-run
+      sparklog group delete-offsets readers --topic clicks --yes
       sparklog group delete readers --yes
     """
+
+
+group.add_command(reset_offsets)
+group.add_command(delete_offsets)
 
 
 @group.command("list", short_help="List the consumer groups of the cluster.")
@@ -105,89 +106,38 @@ def list_groups(states: list[str], internal: bool, as_json: bool, bootstrap: str
         click.echo(f"{error}: the groups that it coordinates are not listed", err=True)
 
 
-@group.command(short_help="Show a group's members, and how far behind it is.")
-@click.argument("name", type=GROUP)
+@group.command(short_help="Show the members of groups, and how far they lag.")
+@click.argument("names", type=GROUP, nargs=-1, metavar="NAME...")
+@click.option("--all", "everything", is_flag=True, help="Every group but those in which Spark's sinks mark decisions.")
 @output_option
 @bootstrap_option
-def describe(name: str, as_json: bool, bootstrap: str) -> None:
-    """Show the members of the group NAME, and of each partition what it has committed and how far behind that is.
+def describe(names: tuple[str, ...], everything: bool, as_json: bool, bootstrap: str) -> None:
+    """Show the members of the groups, and of each partition what a group has committed and how far behind that is.
 
     Lag is the number of offsets from the committed one to the partition's end, and how many bytes its leader keeps of
-    them: as they are stored, up to index.interval.bytes (4096) and a batch too many.
+    them: as they are stored, up to index.interval.bytes (4096) and a batch too many. JSON is an object for one NAME,
+    and a list of such objects for several and for --all.
 
     \b
     Examples:
       sparklog group describe readers
-      sparklog group describe readers --output json
+      sparklog group describe readers writers --output json
+      sparklog group describe --all
     """
+    if everything == bool(names):
+        raise click.UsageError("name the groups to describe, or --all")
     with administered(bootstrap) as admin:
-        found = _described(admin, name)
-        committed = admin.group_offsets(name)
-        held = {tp: each.client_id for each in found.members for tp in each.partitions}
-        extents = find_extents(admin, sorted({*committed, *held}))
-        sizes = admin.lag_bytes({tp: each.offset for tp, each in committed.items() if tp in extents.end})
-    rows = _rows(extents, committed, sizes, held)
+        found = _all_described(admin) if everything else [_described(admin, each) for each in dict.fromkeys(names)]
+        committed = {each.group_id: admin.group_offsets(each.group_id) for each in found}
+        held = {each.group_id: _held(each) for each in found}
+        extents = find_extents(admin, sorted({tp for name in held for tp in (*committed[name], *held[name])}))
+        rows = {name: _rows(admin, extents, committed[name], held[name]) for name in held}
     if as_json:
-        show_json(_document(found, rows))
+        documents = [_document(each, rows[each.group_id]) for each in found]
+        show_json(documents[0] if len(names) == 1 else documents)
     else:
-        _show(found, rows)
+        _show_all(found, rows)
     say_unreachable(extents.failures, "out of reach")
-
-
-@group.command("reset-offsets", short_help="Set where a group without members reads on.")
-@click.argument("name", type=GROUP)
-@click.option(
-    "-t",
-    "--topic",
-    "topics",
-    type=TOPIC,
-    multiple=True,
-    help="Of this topic; may be repeated; default: all it has read.",
-)
-@click.option("-p", "--partition", "partitions", type=WholeNumber(0), multiple=True, help="Only this partition of it.")
-@click.option(
-    "--to", "position", required=True, metavar=METAVAR, callback=parse_position, help="Where it is to read on."
-)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
-@done_option
-@bootstrap_option
-def reset_offsets(
-    name: str,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    position: Position,
-    yes: bool,
-    bootstrap: str,
-) -> None:
-    """Set where the group NAME reads on: it must have no members, so stop them first.
-
-    A group that does not exist is made by it. An offset that a partition does not have becomes the nearest that it has,
-    and that is said. A time is as in 2013-07-04T12:00; without a zone it is UTC.
-
-    \b
-    Examples:
-      sparklog group reset-offsets readers --topic clicks --to earliest --yes
-      sparklog group reset-offsets readers --topic clicks --partition 3 --to 4711 --yes
-      sparklog group reset-offsets readers --to 2013-07-04T12:00 --yes
-    """
-    if partitions and len(topics) != 1:
-        raise click.UsageError("--partition needs the one --topic that it is of")
-    with administered(bootstrap, topics) as admin:
-        _require_no_members(admin, name)
-        wanted = _to_reset(admin, name, topics, partitions)
-        offsets, failures = resolve_position(admin, wanted, position)
-        if failures:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nothing was changed: {next(iter(failures.values()))}")
-        before = admin.group_offsets(name)
-        rows = [[*tp, before[tp].offset if tp in before else None, at] for tp, at in sorted(offsets.items())]
-        _say_clamped(offsets, position)
-        columns = ["topic", "partition", "before", "after"]
-        if not is_json():
-            show_table(columns, rows, right=columns[1:])
-        confirm(f"Let group {name} read on there?", yes=yes)
-        admin.alter_group_offsets(name, offsets)
-    changed = [dict(zip(columns, row, strict=True)) for row in rows]
-    say_done_aside(f"group {name} reads on there", group=name, offsets=changed)
 
 
 @group.command(short_help="Move a group from ZooKeeper to the brokers, or back.")
@@ -251,6 +201,7 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     \b
     Examples:
       sparklog group delete readers --yes
+      sparklog group delete readers writers --yes
     """
     confirm(f"Delete {', '.join(names)} with all that they have committed?", yes=yes)
     with administered(bootstrap) as admin:
@@ -268,14 +219,14 @@ def _show_plan(plan: Plan, *, as_json: bool) -> None:
         click.echo(f"{tp} does not exist any more: its offset stays where it is", err=True)
 
 
-def _say_clamped(offsets: Mapping[TopicPartition, int], position: Position) -> None:
-    """Say where a partition does not have the offset that was asked for."""
-    if not isinstance(position, int):
-        return
-    for tp, at in sorted(offsets.items()):
-        if at != position:
-            which = "ends at" if at < position else "begins at"
-            click.echo(f"{tp} {which} offset {at}: it has no {position}", err=True)
+def _all_described(admin: Admin) -> list[GroupDescription]:
+    """Those that can be asked now; one that is gone since it was listed is left out."""
+    listed, failures = admin.reachable_groups()
+    say_if_partial(admin, "groups")
+    for error in failures.values():
+        click.echo(f"{error}: the groups that it coordinates are not described", err=True)
+    names = [each.group_id for each in listed if not is_internal_group(each.group_id)]
+    return [each for each in admin.describe_groups(names).values() if each.state != _DEAD]
 
 
 def _described(admin: Admin, name: str) -> GroupDescription:
@@ -286,35 +237,16 @@ def _described(admin: Admin, name: str) -> GroupDescription:
     return found
 
 
-def _require_no_members(admin: Admin, name: str) -> None:
-    found = admin.describe_groups([name])[name]
-    if found.members:
-        raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has {counted(len(found.members), 'member')}")
-
-
-def _to_reset(admin: Admin, name: str, topics: tuple[str, ...], partitions: tuple[int, ...]) -> list[TopicPartition]:
-    from sparklog.structs import TopicPartition
-
-    if not topics:
-        committed = sorted(admin.group_offsets(name))
-        if not committed:
-            raise click.UsageError(f"group {name} has committed nothing: say which --topic")
-        return committed
-    infos = admin.describe_topics(topics)
-    there = [TopicPartition(info.name, each.partition) for info in infos.values() for each in info.partitions]
-    unknown = set(partitions) - {tp.partition for tp in there}
-    if unknown:
-        raise click.BadParameter(f"topic {topics[0]!r} has no partition {min(unknown)}", param_hint="--partition")
-    return [tp for tp in there if not partitions or tp.partition in partitions]
+def _held(found: GroupDescription) -> dict[TopicPartition, str]:
+    """What the members hold, with the client of each."""
+    return {tp: each.client_id for each in found.members for tp in each.partitions}
 
 
 def _rows(
-    extents: Extents,
-    committed: dict[TopicPartition, OffsetAndMetadata],
-    sizes: dict[TopicPartition, int],
-    held: dict[TopicPartition, str],
+    admin: Admin, extents: Extents, committed: dict[TopicPartition, OffsetAndMetadata], held: dict[TopicPartition, str]
 ) -> list[list[object]]:
     """Topic, partition, committed, end, lag, the same in bytes, the member's client."""
+    sizes = admin.lag_bytes({tp: each.offset for tp, each in committed.items() if tp in extents.end})
     rows: list[list[object]] = []
     for tp in sorted({*committed, *held}):
         at = committed[tp].offset if tp in committed else None
@@ -322,6 +254,13 @@ def _rows(
         lag = max(end - at, 0) if end is not None and at is not None else None
         rows.append([*tp, at, end, lag, sizes.get(tp), held.get(tp)])
     return rows
+
+
+def _show_all(found: list[GroupDescription], rows: dict[str, list[list[object]]]) -> None:
+    for number, each in enumerate(found):
+        if number:
+            click.echo()
+        _show(each, rows[each.group_id])
 
 
 def _show(found: GroupDescription, rows: list[list[object]]) -> None:
