@@ -247,7 +247,10 @@ LOOP_LAG: Final = Family(
     "sparklog_loop_lag_seconds", HISTOGRAM, (), "How late the broker's loop came to a timer, tried ten times a second."
 )
 _IDLE = "The share of the last minute in which the broker's one loop used no processor: 1 is idle."
-NETWORK_IDLE: Final = _gauge("kafka_network_socketserver_networkprocessoravgidle_percent", _IDLE)
+NETWORK_IDLE: Final = _gauge("kafka_network_socketserver_networkprocessoravgidlepercent", _IDLE)
+NETWORK_IDLE_BY_STRIMZI: Final = _gauge(
+    "kafka_network_socketserver_networkprocessoravgidle_percent", "The same, by the name that Strimzi's rules make."
+)
 HANDLER_IDLE: Final = _gauge(
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
     "The same: one loop reads, serves and sends.",

@@ -95,8 +95,11 @@ WATCHED: Final = (
     ),
     Watched(
         "network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
-        ("kafka_network_socketserver_networkprocessoravgidle_percent",),
-        "Processor time of the one loop.",
+        (
+            "kafka_network_socketserver_networkprocessoravgidlepercent",
+            "kafka_network_socketserver_networkprocessoravgidle_percent",
+        ),
+        "Processor time of the one loop. The second name is that of Strimzi's rules.",
     ),
     Watched(
         "server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent",

@@ -33,6 +33,7 @@ def test_what_the_loop_does_not_use_of_a_minute_is_idle():
     for second in range(0, 100, 5):
         told.use(float(second), second * (0.5 if second < 30 else 0.25))
     page = collected(told)
+    assert page.value("kafka_network_socketserver_networkprocessoravgidlepercent") == 0.75
     assert page.value("kafka_network_socketserver_networkprocessoravgidle_percent") == 0.75
     assert page.value("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent") == 0.75
     assert page.value("sparklog_loop_cpu_seconds_total") == 95 * 0.25

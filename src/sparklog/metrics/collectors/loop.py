@@ -75,6 +75,7 @@ class LoopLag:
         add_histogram(page, families.LOOP_LAG, self._lags)
         page.add(families.LOOP_CPU, self._used[-1][1] if self._used else 0.0)
         page.add(families.NETWORK_IDLE, round(self.idle, 4))
+        page.add(families.NETWORK_IDLE_BY_STRIMZI, round(self.idle, 4))
         page.add(families.HANDLER_IDLE, round(self.idle, 4))
         page.add(families.LOOP_LAG_MAX, round(self._latest[0][1], 6) if self._latest else 0.0)
         yield
