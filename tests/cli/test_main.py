@@ -29,7 +29,7 @@ except SystemExit as ended:
 """
 
 GROUPS = {
-    "topic": ("create", "list", "describe", "alter", "delete"),
+    "topic": ("create", "list", "describe", "alter", "trim", "delete"),
     "group": ("list", "describe", "reset-offsets", "delete-offsets", "migrate", "delete"),
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
@@ -48,6 +48,7 @@ GROUPS = {
 COMMAND_LINES = [[name] for name in COMMANDS] + [[group, name] for group, names in GROUPS.items() for name in names]
 ASKING = [
     ["topic", "delete"],
+    ["topic", "trim"],
     ["group", "reset-offsets"],
     ["group", "delete-offsets"],
     ["group", "delete"],
@@ -75,6 +76,9 @@ MISUSES = [
     (["topic", "alter", "a", "--config", "x=1", "--delete-config", "x"], "cannot be set and deleted"),
     (["topic", "delete"], "Missing argument 'NAME...'"),
     (["topic", "delete", "a"], "add --yes"),
+    (["topic", "trim", "a", "--yes"], "Missing option '--before'"),
+    (["topic", "trim", "a", "--before", "earliest", "--yes"], "nothing is before earliest"),
+    (["topic", "trim", "a", "--before", "-1", "--yes"], "--before"),
     (["group", "describe"], "name the groups to describe, or --all"),
     (["group", "delete-offsets", "g"], "Missing option '-t' / '--topic'"),
     (["group", "delete", "g"], "add --yes"),
@@ -148,7 +152,7 @@ def test_examples_of_what_asks_first_work_in_a_script(command):
         output = CliRunner().invoke(cli, [*arguments, "--help"], prog_name="sparklog").output
         examples = [line for line in output.splitlines() if line.startswith(f"    sparklog {' '.join(command)} ")]
         assert examples
-        assert [line for line in examples if "--yes" not in line.split()] == []
+        assert [line for line in examples if not {"--yes", "--dry-run"} & set(line.split())] == []
 
 
 def test_the_version_is_ours_and_says_whether_it_is_compiled(run):

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+import click
+
 from sparklog.config.likeness import alike
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.client.cluster.metadata import ClusterMetadata
-    from sparklog.cluster.info import ClusterInfo
+    from sparklog.cluster.info import ClusterInfo, TopicInfo
     from sparklog.protocol.messages import MetadataResponse, Request
-    from sparklog.structs import Endpoint
+    from sparklog.structs import Endpoint, TopicPartition
 
 _PAUSE_S = 0.2
 _MOST_S = 1.0
@@ -39,6 +41,20 @@ def require_topics(cluster: ClusterMetadata, names: Collection[str]) -> None:
             return
     if missing and there:
         raise ApiError(_UNKNOWN, f"there is no topic {missing[0]!r}{alike(missing[0], there)}")
+
+
+def chosen_partitions(topic: TopicInfo, chosen: Collection[int]) -> list[TopicPartition]:
+    """The partitions of these numbers, all without any. Raises BadParameter for one that there is not."""
+    from sparklog.structs import TopicPartition
+
+    there = [each.partition for each in topic.partitions]
+    unknown = sorted(set(chosen) - set(there))
+    if unknown:
+        raise click.BadParameter(
+            f"topic {topic.name!r} has no partition {unknown[0]}, only 0 to {len(there) - 1}",
+            param_hint="--partition",
+        )
+    return [TopicPartition(topic.name, partition) for partition in (sorted(set(chosen)) or there)]
 
 
 def _missing(cluster: ClusterMetadata, names: Collection[str]) -> list[str]:

@@ -41,6 +41,8 @@ GUESSES = {
     "seek": "group reset-offsets",
     "log-dirs": "log dirs",
     "logdirs": "log dirs",
+    "delete-records": "topic trim",
+    "trim": "topic trim",
     "dump-log": "log dump",
     "dump": "log dump",
     "verify": "log verify",
@@ -72,6 +74,15 @@ GUESSES = {
     "topic consume": "consume",
     "topic add-partitions": "topic alter",
     "topic alter-config": "topic alter",
+    "topic delete-config": "topic alter",
+    "topic delete-records": "topic trim",
+    "topic deleterecords": "topic trim",
+    "topic trim-records": "topic trim",
+    "topic trim-prefix": "topic trim",
+    "topic truncate": "topic trim",
+    "topic purge": "topic trim",
+    "topic empty": "topic trim",
+    "topic clear": "topic trim",
     "topic offsets": "topic describe",
     "group offset-delete": "group delete-offsets",
     "group seek": "group reset-offsets",
@@ -121,11 +132,12 @@ _SAME = (
     ("run", "start", "now", "create"),
 )
 """Verbs that mean the same in one group or the other."""
+_DELETIONS = ("delete", "remove")
 
 
 def guessed(path: str, name: str, known: Collection[str]) -> str | None:
     """What was meant by ``name`` in the group ``path`` (empty for the outermost), which has the commands ``known``."""
-    plain = name.lower().removesuffix(".sh").removeprefix("kafka-")
+    plain = name.lower().removesuffix(".sh").replace("_", "-").removeprefix("kafka-")
     typed = f"{path} {plain}".strip()
     if typed in GUESSES:
         return GUESSES[typed]
@@ -133,8 +145,13 @@ def guessed(path: str, name: str, known: Collection[str]) -> str | None:
         return plain
     if path and (verb := _synonym(plain, known)):
         return f"{path} {verb}"
-    near = difflib.get_close_matches(plain, known, n=1)
+    near = difflib.get_close_matches(plain, [each for each in known if not _deletes_more(each, plain)], n=1)
     return f"{path} {near[0]}".strip() if near else None
+
+
+def _deletes_more(command: str, typed: str) -> bool:
+    """Whether ``typed`` says what is to be deleted, and ``command`` would delete what has it: delete-x is no delete."""
+    return command in _DELETIONS and typed.startswith(f"{command}-")
 
 
 def _synonym(verb: str, known: Collection[str]) -> str | None:

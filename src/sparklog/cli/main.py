@@ -42,7 +42,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "perf": "Measure how fast the cluster takes, gives and passes on records.",
     },
     "cluster": {
-        "topic": "Create, list, describe, alter and delete topics.",
+        "topic": "Create, list, describe, alter, trim and delete topics.",
         "group": "See consumer groups and their lag; set where they read on.",
         "cluster": "See how brokers and partitions do; elect leaders; move replicas.",
         "config": "See and change settings while the cluster runs.",

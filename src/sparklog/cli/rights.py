@@ -26,6 +26,7 @@ RIGHTS_OF_COMMANDS: Final[Mapping[str, str]] = {
     "topic list": "DESCRIBE on the topics",
     "topic describe": "DESCRIBE and DESCRIBE_CONFIGS on the topic",
     "topic alter": "DESCRIBE on the topic, ALTER_CONFIGS for its settings, ALTER for --partitions",
+    "topic trim": "DELETE on the topic",
     "topic delete": "DELETE on the topic",
     "group list": "DESCRIBE on the groups",
     "group describe": "DESCRIBE on the group and on its topics",

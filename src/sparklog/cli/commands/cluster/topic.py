@@ -1,4 +1,4 @@
-"""``sparklog topic``: create, list, describe, alter, delete."""
+"""``sparklog topic``: create, list, describe, alter, delete; trim is in ``cli/commands/cluster/trim.py``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.commands.cluster.cluster import min_isr_of
+from sparklog.cli.commands.cluster.trim import trim
 from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
 from sparklog.cli.deletion import delete_each
 from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
@@ -41,7 +42,7 @@ _PLACES = ("leader", "replicas", "in sync", "offline")
 
 @click.group(cls=GuessingGroup)
 def topic() -> None:
-    """Create, list, describe, alter and delete topics.
+    """Create, list, describe, alter, trim and delete topics.
 
     \b
     Examples:
@@ -51,8 +52,12 @@ def topic() -> None:
       sparklog topic describe clicks
       sparklog topic describe --under-replicated
       sparklog topic alter clicks --partitions 16 --config retention.ms=3600000
+      sparklog topic trim clicks --before 2013-07-04 --yes
       sparklog topic delete clicks --yes
     """
+
+
+topic.add_command(trim)
 
 
 @topic.command()

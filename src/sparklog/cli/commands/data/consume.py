@@ -14,6 +14,7 @@ import click
 
 from sparklog.cli.connection import administering, advised, bootstrap_option, connected, is_refusal
 from sparklog.cli.display import json_lines_option, progress
+from sparklog.cli.existing import chosen_partitions
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.interruption import Interruption, interruptible
 from sparklog.cli.names import TOPIC
@@ -171,7 +172,7 @@ class _Reading:
         """The partitions of which not all was printed that was asked for."""
         self._cluster = cluster
         self._topic = topic
-        self._wanted = _partitions(cluster, topic, chosen)
+        self._wanted = chosen_partitions(cluster.topic(topic), chosen)
         self._layout = layout
         self._values = values
 
@@ -276,18 +277,6 @@ def _extent(admin: Admin, partitions: list[TopicPartition]) -> str:
     held = {tp: f"offsets {first[tp]} to {end[tp] - 1}" if end[tp] > first[tp] else "none" for tp in named if tp in end}
     more = len(partitions) - len(named)
     return ", ".join(f"{tp} holds {what}" for tp, what in held.items()) + (f", and {more} more" if more else "")
-
-
-def _partitions(cluster: ClusterMetadata, topic: str, chosen: tuple[int, ...]) -> list[TopicPartition]:
-    from sparklog.structs import TopicPartition
-
-    there = [each.partition for each in cluster.topic(topic).partitions]
-    unknown = sorted(set(chosen) - set(there))
-    if unknown:
-        raise click.BadParameter(
-            f"topic {topic!r} has no partition {unknown[0]}, only 0 to {len(there) - 1}", param_hint="--partition"
-        )
-    return [TopicPartition(topic, partition) for partition in (sorted(set(chosen)) or there)]
 
 
 def _may_pass(error: SparklogError) -> bool:
