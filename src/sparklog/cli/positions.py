@@ -31,11 +31,27 @@ def parse_position(_ctx: click.Context, _param: click.Parameter, text: str | Non
     if text.isdecimal():
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return _moment(text)
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is none of: earliest, latest, an offset (42), a time (2013-07-04T12:00, UTC if not said)"
         ) from None
+
+
+def parse_timestamp(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """Milliseconds since 1970: a number of them, or a time (a click callback); without a zone it is UTC."""
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        return round(_moment(text).timestamp() * 1000)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time (2013-07-04T12:00, UTC if not said), and no ms since 1970"
+        ) from None
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

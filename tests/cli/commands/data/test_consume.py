@@ -303,6 +303,13 @@ def test_kcat_prints_the_same(here, bootstrap, varied, form):
     assert here("consume", varied, "-f", form).out == theirs.stdout.decode(errors="replace")
 
 
+def test_json_has_the_headers_of_a_record(here, varied):
+    first, second, third = (json.loads(line) for line in here("consume", varied, "--output", "json").out.splitlines())
+    assert first["headers"] == [{"key": "a", "value": "1"}, {"key": "b", "value": None}]
+    assert second["headers"] == [{"key": "c", "value": ""}]
+    assert "headers" not in third
+
+
 def test_a_format_stands_alone(here, topic):
     for more in ("--keys", "--json", "--output=json"):
         done = here("consume", topic, "-f", "%s", more)

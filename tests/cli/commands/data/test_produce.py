@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import subprocess
+from itertools import product
 
 import pytest
 from integration.proxy import Proxy
 
+from sparklog.client import NewTopic, Producer
 from sparklog.protocol.api_key import ApiKey
 from sparklog.testing.eventually import eventually
 
@@ -176,3 +178,105 @@ def test_a_line_without_a_key_for_a_compacted_topic_is_named(here, topic):
 
 def test_one_line_is_one_record(here, topic):
     assert "produced 1 record, " in here("produce", topic, stdin=b"one\n").err
+
+
+FULL = (
+    '{"topic": "a", "partition": 1, "offset": 7, "timestamp": 1700000000000, "key": "k", "value": "v",'
+    ' "headers": [{"key": "a", "value": "1"}, {"key": "b", "value": null}, {"key": "a", "value_base64": "/w=="}]}'
+)
+
+
+def test_records_that_consume_printed_are_written_again_byte_for_byte(here, topic, bootstrap, admin):
+    copy = f"{topic}-copy"
+    admin.create_topics([NewTopic(topic, 3, 1), NewTopic(copy, 3, 1)])
+    kinds = [None, b"", b"text", "é\u2028\n\0".encode(), b"\xff\x00"]
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number, (key, value) in enumerate(product(kinds, kinds)):
+            headers = [("name", value), ("é", key), ("name", b"again")] if number % 3 else []
+            producer.send(
+                topic, value, key=key, partition=number % 3, headers=headers, timestamp=1_700_000_000_000 - number
+            )
+    printed = here("consume", topic, "--output", "json").out
+    done = here("produce", copy, "--input", "json", stdin=printed.encode())
+    assert (done.status, done.err[:19]) == (0, "produced 25 records")
+    assert here("consume", copy, "--output", "json").out == printed.replace(f'"{topic}"', f'"{copy}"')
+
+
+def test_a_json_line_says_where_it_goes_or_its_key_does(here, topic):
+    here("topic", "create", topic, "--partitions", 3)
+    lines = [FULL, '{"value": "one", "key": "k"}', '{"value": "two", "key": "k", "partition": 2}', '{"value": null}']
+    assert here("produce", topic, "--input", "json", stdin="\n".join(lines).encode()).status == 0
+    found = [json.loads(line) for line in here("consume", topic, "--json").out.splitlines()]
+    by_value = {each["value"]: each for each in found}
+    assert by_value["v"] == {**json.loads(FULL), "topic": topic, "offset": by_value["v"]["offset"]}
+    assert by_value["two"]["partition"] == 2
+    assert by_value["one"]["timestamp"] > by_value["v"]["timestamp"]
+    keyed = f"{topic}-keyed"
+    here("topic", "create", keyed, "--partitions", 3)
+    here("produce", keyed, "--key-separator", ":", stdin=b"k:v\n")
+    assert by_value["one"]["partition"] == records(here, keyed)[0][0]
+    assert here("produce", topic, "--input", "json", "--partition", 0, stdin=FULL.encode()).status == 0
+    assert records(here, topic, "--partition", 0)[-1] == (0, "k", "v")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("plain", "line 3 is no JSON object: Expecting value, character 1"),
+        ('{"value": "v", "header": []}', "line 3 has 'header', which is none of"),
+        ('{"value": "v", "partition": 5}', "line 3 names partition 5, and topic '{}' has only 0 to 0"),
+    ],
+)
+def test_a_json_line_that_is_no_record_is_refused_by_its_number(here, topic, line, why):
+    here("topic", "create", topic)
+    lines = ['{"value": "one"}', '{"value": "two"}', line, '{"value": "four"}']
+    result = here("produce", topic, "--input", "json", stdin="\n".join(lines).encode())
+    assert (result.status, result.err.splitlines()[0]) == (1, "2 lines written before it")
+    assert why.replace("{}", topic) in result.err
+    assert [value for _, _, value in records(here, topic)] == ["one", "two"]
+
+
+def test_a_json_line_without_a_key_is_refused_by_a_compacted_topic(here, topic):
+    here("topic", "create", topic, "--config", "cleanup.policy=compact")
+    lines = b'{"value": "one", "key": "a"}\n{"value": "two"}\n'
+    result = here("produce", topic, "--input", "json", stdin=lines)
+    assert (result.status, result.err.splitlines()[0]) == (1, "1 line written before it")
+    assert "line 2 has no key, and topic" in result.err
+    assert "--key-separator" not in result.err
+
+
+def test_headers_a_key_and_a_time_are_of_all_lines(here, topic):
+    given = ["-H", "source=a=b", "--header", "none", "-H", "empty=", "--key", "k", "--timestamp", "2013-07-04T12:00"]
+    assert here("produce", topic, *given, stdin=b"one\ntwo\n").status == 0
+    headers = [{"key": "source", "value": "a=b"}, {"key": "none", "value": None}, {"key": "empty", "value": ""}]
+    found = [json.loads(line) for line in here("consume", topic, "--json").out.splitlines()]
+    assert [(each["key"], each["value"], each["headers"]) for each in found] == [
+        ("k", "one", headers),
+        ("k", "two", headers),
+    ]
+    assert {each["timestamp"] for each in found} == {1_372_939_200_000}
+    assert here("produce", topic, "--timestamp", "1700000000000", "-k", ":", "-H", "a=1", stdin=b"x:y\n").status == 0
+    last = json.loads(here("consume", topic, "--json").out.splitlines()[-1])
+    assert (last["key"], last["timestamp"], last["headers"]) == ("x", 1_700_000_000_000, [{"key": "a", "value": "1"}])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--key", "a", "--key-separator", ":"], "--key is the key of all lines: leave out --key-separator"),
+        (["--input", "json", "--key", "a"], "--input json says all of a record: leave out --key"),
+        (["--input", "json", "-k", ":"], "leave out --key-separator"),
+        (["--input", "json", "-H", "a=1"], "leave out --header"),
+        (["--input", "json", "--timestamp", "1"], "leave out --timestamp"),
+        (["--input", "json", "--null-empty"], "leave out --null-empty"),
+        (["--input", "xml"], "--input"),
+        (["--header", "=x"], "'=x' is no header: NAME=VALUE, or NAME for one whose value is null"),
+        (["--timestamp", "soon"], "'soon' is no time"),
+        (["--timestamp", "-5"], "'-5' is no time"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_does_not_fit_together_is_refused(run, options, told):
+    result = run("produce", "any", *options)
+    assert (result.status, result.out) == (2, "")
+    assert told in result.err.splitlines()[-1]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,13 +18,14 @@ from sparklog.cli.interruption import Interruption, interruptible
 from sparklog.cli.names import TOPIC
 from sparklog.cli.numbers import WholeNumber
 from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
+from sparklog.cli.records.json_records import json_lines
 from sparklog.cli.registry_values import RegistryValues, registry_options
 from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparklog.cli.formats import Format
+    from sparklog.cli.records.formats import Format
     from sparklog.client.admin.admin import Admin
     from sparklog.client.cluster.metadata import ClusterMetadata
     from sparklog.client.consumer.batch_consumer import BatchConsumer, Batches
@@ -68,7 +67,7 @@ class _Layout(NamedTuple):
 
 
 def _parse_format(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Format | None:
-    from sparklog.cli.formats import Format
+    from sparklog.cli.records.formats import Format
 
     try:
         return None if text is None else Format(text)
@@ -329,34 +328,11 @@ def _write(text: bytes | memoryview) -> None:
 def _lines(tp: TopicPartition, columns: Columns, layout: _Layout) -> bytes | memoryview:
     if layout.form is not None:
         return layout.form.lines(tp, columns)
-    return _json_lines(tp, columns) if layout.as_json else _plain_lines(columns, layout)
+    return json_lines(tp, columns) if layout.as_json else _plain_lines(columns, layout)
 
 
 def _plain_lines(columns: Columns, layout: _Layout) -> memoryview:
-    from sparklog.cli.lines import join_lines
+    from sparklog.cli.records.lines import join_lines
 
     null = NULL if layout.keys else b""
     return join_lines([columns[name] for name in layout.columns], layout.separator, null)
-
-
-def _json_lines(tp: TopicPartition, columns: Columns) -> bytes:
-    """Keys and values as text; one that is not UTF-8 as base64, under a name that says so."""
-    rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
-    lines = []
-    for row in rows:
-        record = dict(zip(columns, row, strict=True))
-        shown = {"topic": tp.topic, "partition": tp.partition, "offset": record["offset"]}
-        shown |= {"timestamp": record["timestamp"], **_text("key", record["key"]), **_text("value", record["value"])}
-        if record["headers"]:
-            shown["headers"] = [{"key": each["key"], **_text("value", each["value"])} for each in record["headers"]]
-        lines.append(json.dumps(shown, ensure_ascii=False))
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _text(name: str, data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": b64encode(data).decode()}

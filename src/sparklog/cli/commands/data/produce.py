@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -20,11 +20,14 @@ from sparklog.cli.interruption import interruptible
 from sparklog.cli.limits import NO_LIMIT, LineRefused, TopicLimits
 from sparklog.cli.names import TOPIC
 from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.positions import parse_timestamp
+from sparklog.cli.records.rows import BadLine, JsonLines, Rows, TextLines
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparklog.cli.records.json_records import Header
     from sparklog.client.cluster.metadata import ClusterMetadata
     from sparklog.client.producer.batch_producer import BatchProducer
     from sparklog.structs import TopicPartition
@@ -33,6 +36,17 @@ if TYPE_CHECKING:
 _TOLD_EVERY_S = 10.0
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end it as Ctrl-C does, with a word of what is written."""
+
+
+def _headers(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> tuple[Header, ...]:
+    """NAME=VALUE, or NAME for a value that is null, as kcat has them."""
+    found = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name:
+            raise click.BadParameter(f"{text!r} is no header: NAME=VALUE, or NAME for one whose value is null")
+        found.append((name, os.fsencode(value) if equals else None))
+    return tuple(found)
 
 
 def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -> bytes | None:
@@ -45,8 +59,21 @@ def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 @click.argument("topic", type=TOPIC)
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "-k", "--key-separator", callback=_separator,
+    "--input", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="A line is a value, or an object as \"consume --output json\" prints it.",
+)  # fmt: skip
+@click.option(
+    "-k", "--key-separator", "separator", callback=_separator,
     help="What divides key from value, such as ':' or a tab; default: no keys.",
+)  # fmt: skip
+@click.option("--key", help="The key of all records.")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_headers,
+    help="A header of all records, NAME alone for null; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--timestamp", metavar="TIME", callback=parse_timestamp,
+    help="The time of all records, or its ms since 1970; default: now.",
 )  # fmt: skip
 @click.option("-p", "--partition", type=WholeNumber(0), help="Write to this partition only; default: by key.")
 @click.option(
@@ -61,14 +88,7 @@ def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 @done_option
 @bootstrap_option
 def produce(
-    topic: str,
-    file: Path | None,
-    key_separator: bytes | None,
-    partition: int | None,
-    compression: str,
-    acks: str,
-    null_empty: bool,
-    bootstrap: str,
+    topic: str, file: Path | None, partition: int | None, compression: str, acks: str, bootstrap: str, **shape: Any
 ) -> None:
     """Write the lines of FILE, or of standard input, to TOPIC: a record a line.
 
@@ -77,24 +97,57 @@ def produce(
     leader. What a broker cannot take now is tried again for two minutes: a line on standard error says why. With
     --key-separator, a line that does not have it becomes a value without a key; how many did is said.
 
-    With --key-separator or --partition, and --acks all, each line is written once and in order, even if an answer of
+    With --input json, a line has the fields that "sparklog consume --output json" prints: value (or value_base64), and
+    if they are there key, headers, timestamp and partition. A record goes to the partition that it names, or else by
+    its key. So what was printed is written again as it was: only its topic and its offset are not looked at.
+
+    With keys, --partition or --input json, and --acks all, each line is written once and in order, even if an answer of
     a broker is lost; otherwise some may be written twice then.
 
-    A line that TOPIC will never take (too long, or without a key where it is compacted) ends the command, with its
-    number: the lines before it are written, none after it. Whatever ends it, it says how many lines are written;
-    SIGTERM and SIGHUP end it as Ctrl-C does.
+    A line that TOPIC will never take (too long, without a key where it is compacted, or no such object) ends the
+    command, with its number: the lines before it are written, none after it. Whatever ends it, it says how many lines
+    are written; SIGTERM and SIGHUP end it as Ctrl-C does.
 
     \b
     Examples:
       echo hello | sparklog produce greetings
       sparklog produce access /var/log/access.log --compression zstd
       printf 'ann:1\\nbob:2\\n' | sparklog produce scores --key-separator :
+      echo hello | sparklog produce greetings --key ann --header language=en --timestamp 2013-07-04T12:00
+      sparklog consume greetings --output json | sparklog produce copies --input json
     """
+    lines = _lines_of(**shape)
     with ExitStack() as stack:
         descriptor = sys.stdin.fileno() if file is None else stack.enter_context(file.open("rb")).fileno()
         cluster = stack.enter_context(connected(bootstrap, compression_type=compression, acks=acks))
-        writer = _LineWriter(cluster, topic, partition, key_separator, null_empty)
+        writer = _LineWriter(cluster, topic, partition, lines)
         writer.run(descriptor, os.fstat(descriptor).st_size or None)
+
+
+def _lines_of(
+    form: str,
+    separator: bytes | None,
+    key: str | None,
+    headers: tuple[Header, ...],
+    timestamp: int | None,
+    null_empty: bool,
+) -> TextLines | JsonLines:
+    """What the lines are. Raises UsageError for options that do not go together."""
+    given = {
+        "--key-separator": separator is not None,
+        "--key": key is not None,
+        "--header": bool(headers),
+        "--timestamp": timestamp is not None,
+        "--null-empty": null_empty,
+    }
+    if form == "json":
+        for name, is_given in given.items():
+            if is_given:
+                raise click.UsageError(f"--input json says all of a record: leave out {name}")
+        return JsonLines()
+    if separator is not None and key is not None:
+        raise click.UsageError("--key is the key of all lines: leave out --key-separator")
+    return TextLines(separator, None if key is None else os.fsencode(key), null_empty, headers, timestamp)
 
 
 class _Waits:
@@ -126,15 +179,14 @@ class _LineWriter:
     """Blocks of lines in, batches out; counts what went through."""
 
     def __init__(
-        self, cluster: ClusterMetadata, topic: str, partition: int | None, separator: bytes | None, null_empty: bool
+        self, cluster: ClusterMetadata, topic: str, partition: int | None, lines: TextLines | JsonLines
     ) -> None:
         from sparklog.client.producer.partitioner import Partitioner
 
         self._cluster = cluster
         self._topic = topic
         self._partition = partition
-        self._separator = separator
-        self._null_empty = null_empty
+        self._lines = lines
         is_new = topic not in cluster.fetch([topic]).topics
         count = len(cluster.topic(topic, create=True).partitions)
         if is_new:
@@ -153,7 +205,7 @@ class _LineWriter:
         """Send all that can be read, then say how much it was."""
         import pyarrow.compute as pc
 
-        from sparklog.cli.lines import BLOCK, read_blocks, split_lines
+        from sparklog.cli.records.lines import BLOCK, read_blocks, split_lines
 
         started = self._cluster.clock.monotonic()
         sending = self._producer()
@@ -175,15 +227,15 @@ class _LineWriter:
         words = f"produced {rate(self._records, self._bytes, seconds)} to {self._topic}"
         done = {"records": self._records, "bytes": self._bytes, "seconds": round(seconds, 3)}
         say_done_aside(words, topic=self._topic, **done)
-        if self._keyless:
-            self._warn_of_keyless()
+        if self._keyless and self._lines.separator is not None:
+            self._warn_of_keyless(self._lines.separator)
 
     def _producer(self) -> BatchProducer:
         """Numbered batches keep to their partitions; those without keys rather go where there is a leader."""
         from sparklog.client.producer.batch_producer import BatchProducer
         from sparklog.client.producer.idempotent_batch_producer import best_producer
 
-        if self._partition is None and self._separator is None:
+        if self._partition is None and not self._lines.is_ordered:
             return BatchProducer(self._cluster, self._waits.waiting_for, self._living)
         return best_producer(self._cluster, self._waits.waiting_for)
 
@@ -215,59 +267,61 @@ class _LineWriter:
         led = self._led()
         return tp if tp.partition in led or not led else TopicPartition(tp.topic, random.choice(led))
 
-    def _warn_of_keyless(self) -> None:
-        assert self._separator is not None
+    def _warn_of_keyless(self, divider: bytes) -> None:
         lines = counted(self._keyless, "line")
-        separator = repr(self._separator.decode(errors="backslashreplace"))
+        separator = repr(divider.decode(errors="backslashreplace"))
         click.echo(f"{lines} without the separator {separator}: written whole as the value, without a key", err=True)
 
     def _send(self, producer: BatchProducer, lines: pa.Array) -> None:
         """Send the lines, or those before the first that the topic will never take, which is raised then."""
-        key, value = self._columns(lines)
-        batches = self._batches(key, value)
-        largest = max(len(each.data) for each in batches)
-        refused = self._first_refused(key, batches)
-        if refused is not None or largest > self._cluster.config.max_request_size:
+        rows, refused = self._placed(*self._lines.rows(lines))
+        batches = self._batches(rows)
+        largest = max((len(each.data) for each in batches), default=0)
+        sooner = self._first_refused(rows, batches)
+        if sooner is not None or largest > self._cluster.config.max_request_size:
             self._limits.ask(largest)
-            refused = self._first_refused(key, batches)
-        if refused is not None:
-            batches = self._batches(None if key is None else key[: refused.row], value[: refused.row])
+            sooner = self._first_refused(rows, batches)
+        if sooner is not None:
+            refused = sooner
+            batches = self._batches(rows.first(refused.row))
         for each in batches:
             producer.send(each.tp, each.data)
         if refused is not None:
             producer.flush()
             raise refused
-        if key is not None:
-            self._keyless += key.null_count
+        if rows.key is not None:
+            self._keyless += rows.key.null_count
 
-    def _columns(self, lines: pa.Array) -> tuple[pa.Array | None, pa.Array]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
+    def _placed(self, rows: Rows, bad: BadLine | None) -> tuple[Rows, LineRefused | None]:
+        """The rows before the first that is no record, or names a partition that is not there, and that one."""
+        from sparklog.client.producer.partitioner import misplaced
 
-        from sparklog.cli.lines import split_keys
+        if self._partition is None and rows.partition is not None:
+            row = misplaced(rows.partition, self._count)
+            if row is not None:
+                why = (
+                    f"names partition {rows.partition[row]}, and topic {self._topic!r} has only 0 to {self._count - 1}"
+                )
+                rows, bad = rows.first(row), BadLine(row, why)
+        return rows, None if bad is None else self._refusal(ErrorCode.INVALID_RECORD, *bad)
 
-        key, value = (None, lines) if self._separator is None else split_keys(lines, self._separator)
-        if self._null_empty:
-            value = pc.if_else(pc.equal(pc.binary_length(value), 0), pa.scalar(None, value.type), value)
-        return key, value
-
-    def _batches(self, key: pa.Array | None, value: pa.Array) -> list[_Batch]:
+    def _batches(self, rows: Rows) -> list[_Batch]:
         from sparklog.client.producer.partitioner import Share
         from sparklog.record.columnar import encode_columns
         from sparklog.structs import TopicPartition
 
         config = self._cluster.config
-        shares = [Share(self._partition or 0, 0, len(value), None)]
+        shares = [Share(self._partition or 0, 0, len(rows.value), None)]
         if self._partition is None:
-            shares = list(self._partitioner.shares(key, len(value), self._led()))
+            shares = list(self._partitioner.shares(rows.key, len(rows.value), self._led(), rows.partition))
         found: list[_Batch] = []
         for share in shares:
-            part = slice(share.offset, share.offset + share.length)
+            part = rows.part(share.offset, share.length)
             batches = encode_columns(
-                None if key is None else key[part],
-                value[part],
-                None,
-                None,
+                part.key,
+                part.value,
+                part.headers,
+                part.timestamp,
                 now_ms=self._cluster.clock.now_ms(),
                 rows=share.rows,
                 compression=config.compression_type,
@@ -278,18 +332,18 @@ class _LineWriter:
             found += (_Batch(tp, each.data, share.row(at)) for at, each in zip(starts, batches, strict=False))
         return found
 
-    def _first_refused(self, key: pa.Array | None, batches: list[_Batch]) -> LineRefused | None:
+    def _first_refused(self, rows: Rows, batches: list[_Batch]) -> LineRefused | None:
         """The first line that the topic does not take, as far as its limits are known now."""
         refused = []
         large = [each for each in batches if len(each.data) > self._limits.batch.size]
         if large:
             first = min(large, key=lambda each: each.first_row)
             refused.append(self._too_large(first.first_row, f"makes a batch of {len(first.data):,}"))
-        if self._limits.needs_keys and (row := _first_keyless(key)) is not None:
-            has_none = "has no key" if self._separator is None else f"has no {self._separator.decode()!r}, so no key"
+        if self._limits.needs_keys and (row := _first_keyless(rows)) is not None:
+            separator = self._lines.separator
+            has_none = "has no key" if separator is None else f"has no {separator.decode()!r}, so no key"
             why = f"{has_none}, and topic {self._topic!r} (cleanup.policy=compact) takes no record without one"
-            advice = "; give --key-separator" if self._separator is None else ""
-            refused.append(self._refusal(ErrorCode.INVALID_RECORD, row, f"{why}{advice}"))
+            refused.append(self._refusal(ErrorCode.INVALID_RECORD, row, f"{why}{self._lines.advice}"))
         return min(refused, key=lambda each: each.row, default=None)
 
     def _check_unfinished(self, size: int) -> None:
@@ -313,10 +367,10 @@ class _LineWriter:
         return LineRefused(code, row, f"line {self._records + row + 1:,} {text}")
 
 
-def _first_keyless(key: pa.Array | None) -> int | None:
+def _first_keyless(rows: Rows) -> int | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if key is None:
+    if rows.key is None:
         return 0
-    return int(pc.index(key.is_null(), pa.scalar(True)).as_py()) if key.null_count else None
+    return int(pc.index(rows.key.is_null(), pa.scalar(True)).as_py()) if rows.key.null_count else None

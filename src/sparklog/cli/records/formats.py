@@ -52,7 +52,7 @@ class Format:
 
     def lines(self, tp: TopicPartition, columns: Mapping[str, pa.Array]) -> memoryview:
         """All records of the columns, one behind the other."""
-        from sparklog.cli.lines import joined_rows
+        from sparklog.cli.records.lines import joined_rows
 
         count = len(columns["value"])
         parts = [self._filled(each, tp, columns) for each in self._parts]

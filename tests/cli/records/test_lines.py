@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.cli import lines
+from sparklog.cli.records import lines
 
 
 def _split(*blocks):

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from sparklog.cli.formats import Format
+from sparklog.cli.records.formats import Format
 from sparklog.errors import ConfigError
 from sparklog.structs import TopicPartition
 
