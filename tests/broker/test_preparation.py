@@ -22,13 +22,14 @@ GZIP = TopicConfig(compression_type="gzip")
 
 
 class Replicas:
-    """Leads every partition, with the same settings."""
+    """Leads every partition but those of ``led_elsewhere``, with the same settings."""
 
     def __init__(self, config):
         self.config = config
+        self.led_elsewhere = set()
 
     def leads(self, tp):
-        return True
+        return tp not in self.led_elsewhere
 
     def partition(self, tp):
         return self
@@ -335,3 +336,74 @@ def test_other_long_work_is_done_on_the_thread_behind_what_is_being_prepared(mon
 
     asyncio.run(body())
     assert done == ["appended", "prepare_0"]
+
+
+def appended_after(monkeypatch, replicas, change):
+    """What is handed on of a batch that takes long, for ONE, where something changes while it is being prepared."""
+    gate = Gate(monkeypatch)
+
+    async def body():
+        preparation = Preparation(replicas, ManualClock())
+
+        async def append(prepared):
+            return prepared
+
+        first = preparation.append_in_order([(TWO, BOMB)], append)
+        asking = preparation.append_in_order([(ONE, BOMB), (TWO, batch(10))], append)
+        await asyncio.sleep(0)
+        change()
+        gate.opened.set()
+        prepared = (await asyncio.gather(first, asking))[1]
+        preparation.close()
+        return prepared
+
+    return asyncio.run(body())
+
+
+def test_a_batch_whose_settings_have_changed_is_prepared_again(monkeypatch):
+    replicas = Replicas(GZIP)
+    other = TopicConfig(compression_type="lz4")
+    prepared = appended_after(monkeypatch, replicas, lambda: setattr(replicas, "config", other))
+    assert prepared[0].config is other
+    assert prepared[0].batch.compression is CompressionType.LZ4
+
+
+def test_a_batch_is_not_prepared_again_for_settings_that_do_not_matter_to_it(monkeypatch):
+    replicas = Replicas(GZIP)
+    other = TopicConfig(compression_type="gzip", file_delete_delay_ms=1)
+    prepared = appended_after(monkeypatch, replicas, lambda: setattr(replicas, "config", other))
+    assert prepared[0].config is GZIP
+    assert prepared[0].is_good_under(other)
+    assert not prepared[0].is_good_under(TopicConfig())
+
+
+def test_a_batch_that_is_led_here_by_the_time_of_its_turn_is_prepared_too(monkeypatch):
+    """Or the log would look into it, and nobody else be served meanwhile."""
+    replicas = Replicas(GZIP)
+    replicas.led_elsewhere.add(ONE)
+    prepared = appended_after(monkeypatch, replicas, lambda: replicas.led_elsewhere.discard(ONE))
+    assert prepared[0].batch.compression is CompressionType.GZIP
+
+
+def test_settings_that_change_again_and_again_hold_a_request_up_for_a_while_only(monkeypatch):
+    replicas = Replicas(GZIP)
+    looked = []
+
+    def changing(records, config, now_ms):
+        looked.append(config)
+        replicas.config = TopicConfig(compression_type="lz4" if config.compression_type == "gzip" else "gzip")
+        return prepare(records, config, now_ms)
+
+    async def body():
+        monkeypatch.setattr(module, "prepare", changing)
+        preparation = Preparation(replicas, ManualClock())
+
+        async def append(prepared):
+            return prepared
+
+        prepared = await preparation.append_in_order([(ONE, BOMB)], append)
+        preparation.close()
+        return prepared
+
+    assert not asyncio.run(body())[0].is_good_under(replicas.config)
+    assert len(looked) == 4

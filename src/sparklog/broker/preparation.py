@@ -7,11 +7,13 @@ one that is shorter.
 
 Invariants: the requests that write to a partition are appended in the order of their arrival: one that comes while
 another for the same partition is being prepared waits for it, prepared or not; so does one behind it on the same
-connection. It waits until that is appended, not until it is answered. What was found on the thread counts only
-under the settings with which it was found; where they have changed, the log looks again. A request that is given up is
-not appended, and those behind it wait for those before it. One thread prepares, so that what is decompressed at one
-time is one batch's; a batch that a search by time has to look into is decompressed there too. Message sets, which take
-a hundred times as long, are converted on a second thread, so that only their like wait for them.
+connection. It waits until that is appended, not until it is answered. What was found on the thread counts only under
+settings that would have it found again. So when it is a request's turn, what is to be prepared by the settings and the
+leaders of then, and is not, is prepared; only where they change again and again, the log looks itself. A request that
+is given up is not appended, and those behind it wait for those before it. One thread prepares, so that what is
+decompressed at one time is one batch's; a batch that a search by time has to look into is decompressed there too.
+Message sets, which take a hundred times as long, are converted on a second thread, so that only their like wait for
+them.
 
 A request that gets no answer (acks=0) is not given up when its client hangs up, for a client hangs up as soon as it has
 sent the last one; what such requests hold in memory on no connection's account is bounded.
@@ -20,7 +22,7 @@ sent the last one; what such requests hold in memory on no connection's account 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -39,6 +41,7 @@ Prepared = dict[int, PreparedBatch | ApiError]
 """By place in the request, what is to be appended or why it is refused; what is not there needs no preparation. Not by
 partition: a request may name one twice.
 """
+_LOOKS_AGAIN = 3
 _KEPT_AT_MOST = 64 << 20
 """Bytes of requests without an answer that are appended though their client has hung up."""
 
@@ -117,17 +120,39 @@ class Preparation:
         are_sets: bool,
     ) -> T:
         prepared: Prepared = {}
-        for number, (tp, batch) in enumerate(records):
-            if batch is None or (is_short(batch) and not are_sets) or not self._replicas.leads(tp):
+        long = [
+            (number, tp, batch)
+            for number, (tp, batch) in enumerate(records)
+            if batch is not None and (are_sets or not is_short(batch))
+        ]
+        await self._look_into(long, prepared, are_sets=are_sets)
+        if before:
+            await asyncio.wait(before)
+        for _ in range(_LOOKS_AGAIN):
+            if not await self._look_into(long, prepared, are_sets=are_sets):
+                break
+        return await append(prepared)
+
+    async def _look_into(
+        self, long: Sequence[tuple[int, TopicPartition, memoryview]], prepared: Prepared, *, are_sets: bool
+    ) -> bool:
+        """Prepare those that are not, as far as that is known now. Whether there were any: others had the loop then."""
+        has_looked = False
+        for number, tp, batch in long:
+            known = prepared.get(number)
+            if isinstance(known, ApiError) or not self._replicas.leads(tp):
                 continue
             config = self._replicas.partition(tp).config
+            if known is not None and known.is_good_under(config):
+                continue
             if are_sets:
                 prepared[number] = await self._look(self._converting, prepare_message_set, batch, config)
             elif has_to_be_prepared(batch, config):
                 prepared[number] = await self._look(self._thread, prepare, batch, config)
-        if before:
-            await asyncio.wait(before)
-        return await append(prepared)
+            else:
+                continue
+            has_looked = True
+        return has_looked
 
     async def _look(
         self,

@@ -350,6 +350,18 @@ class TopicConfig:
         timed = self.message_timestamp_type == "CreateTime" and self.record_time_bounds_ms != (_LONG_MAX, _LONG_MAX)
         return self.compression_type != "producer" or "compact" in self.cleanup_policy or timed
 
+    @cached_property
+    def rule_of_batches(self) -> tuple[object, ...]:
+        """All that decides what becomes of a batch that a client sends."""
+        return (
+            self.max_message_bytes,
+            self.cleanup_policy,
+            self.compression_type,
+            self.compression_level,
+            self.message_timestamp_type,
+            self.record_time_bounds_ms,
+        )
+
     @property
     def longest_segment_ms(self) -> int:
         """Age at which a segment is rolled: a compacted topic's must be in time for ``max.compaction.lag.ms``."""

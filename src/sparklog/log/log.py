@@ -252,7 +252,7 @@ class Log:
     ) -> Appended:
         """Give the batch in ``records`` the next offsets and write it; the buffer's header is changed in place.
 
-        One that is prepared is not looked into again, unless the settings have changed since.
+        One that is prepared is not looked into again, unless settings that matter to it have changed since.
 
         A batch that an idempotent producer sends again is not written; the offsets of the first time are the answer.
         ``verification`` is asked before a client's transaction begins here; without one it may not begin.
@@ -262,7 +262,7 @@ class Log:
         now = self._clock.now_ms()
         prepared = None
         if isinstance(records, PreparedBatch):
-            prepared = records.batch if records.config is self._config else None
+            prepared = records.batch if records.is_good_under(self._config) else None
             records = records.records
         batch = prepared or validate_appended(records, self._config, origin, now)
         repeated = self._producers.check(batch, now, origin)

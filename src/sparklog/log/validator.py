@@ -118,9 +118,13 @@ class PreparedBatch(NamedTuple):
 
     batch: RecordBatch
     config: TopicConfig
-    """The settings by which it was looked at; under others it has to be looked at again."""
+    """The settings by which it was looked at."""
     records: "memoryview"  # noqa: UP037  mypyc looks for the bare name among this module's own
     """The batch as the client sent it."""
+
+    def is_good_under(self, config: TopicConfig) -> bool:
+        """Whether ``prepare`` would find the same under these settings; else it has to be looked at again."""
+        return config is self.config or config.rule_of_batches == self.config.rule_of_batches
 
 
 def prepare(records: memoryview, config: TopicConfig, now_ms: int) -> PreparedBatch:
