@@ -11,10 +11,14 @@ from web.serving import Browser
 
 from sparklog.cli import web_process
 from sparklog.cli.web_process import WebProcess
+from sparklog.client import Admin, NewTopic, Producer
 from sparklog.config.broker import BrokerConfig
+from sparklog.config.properties import load_properties
 from sparklog.errors import ConfigError
+from sparklog.registry import AvroSerializer, SchemaRegistry
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually, wait_for_death
+from sparklog.testing.registry import schema_registry
 
 
 def config(**settings):
@@ -121,6 +125,45 @@ def test_it_is_begun_again_when_it_dies_and_ends_with_the_broker(broker):
     broker.stop()
     wait_for_death(page)
     assert "the web page ended" not in broker.output().partition("status -9")[2]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("by", ["registry", "registry.config"])
+def test_it_shows_values_by_the_schemas_of_the_registry(tmp_path, zookeeper, topic, by):
+    pytest.importorskip("fastavro")
+    file = tmp_path / "registry.properties"
+    with schema_registry() as (url, registry):
+        registry.user = "ann:secret" if by == "registry.config" else None
+        file.write_text(f"schema.registry.url={url}\nbasic.auth.user.info=ann:secret\n")
+        schema = {"type": "record", "name": "Trip", "fields": [{"name": "place", "type": "string"}]}
+        known = SchemaRegistry(load_properties(file))
+        settings = {"sparklog.web.port": 0, f"sparklog.web.{by}": url if by == "registry" else file}
+        chroot = f"{zookeeper.connect_string}/web-{tmp_path.name}"
+        with BrokerHarness(tmp_path, chroot, settings=settings) as broker:
+            with Admin(bootstrap_servers=broker.address) as admin:
+                admin.create_topics([NewTopic(topic, 1, 1)])
+            serializer = AvroSerializer(known, schema)
+            with Producer(bootstrap_servers=broker.address, value_serializer=serializer) as producer:
+                producer.send(topic, {"place": "Zug"}).result()
+            (found,) = page_of(broker).rows(f"/api/records?topic={topic}")["records"]
+            assert (found["value"]["form"], found["value"]["text"]) == ("schema", '{"place": "Zug"}')
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"web_registry": "zug"}, r"sparklog\.web\.port=0: .*zug"),
+        ({"web_registry_config": "/not/there"}, "cannot read /not/there"),
+        (
+            {"web_registry": "http://ann:secret@127.0.0.1:8081"},
+            r"sparklog\.web\.registry names a user: put it into the file of sparklog\.web\.registry\.config",
+        ),
+    ],
+)
+def test_a_registry_that_cannot_be_is_refused_at_the_start(given, said):
+    with pytest.raises(ConfigError, match=said) as refused:
+        WebProcess(config(**given))
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.integration

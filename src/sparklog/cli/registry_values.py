@@ -36,9 +36,14 @@ def registry_options(command: F) -> F:
     return command
 
 
+def registry_settings(url: str | None, file: Path | None) -> dict[str, str]:
+    """By the registry's names; empty without any. Raises ConfigError for a file that cannot be read."""
+    return ({} if file is None else load_properties(file)) | ({} if url is None else {"schema.registry.url": url})
+
+
 def value_decoder(url: str | None, file: Path | None) -> ValueDecoder | None:
     """What the options say; None without any. Raises ConfigError for settings that cannot be."""
-    settings = ({} if file is None else load_properties(file)) | ({} if url is None else {"schema.registry.url": url})
+    settings = registry_settings(url, file)
     if not settings:
         return None
     from sparklog.registry import SchemaRegistry, ValueDecoder

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from sparklog.cli.registry_values import registry_settings
 from sparklog.config.broker import BrokerConfig, is_every_address
 from sparklog.config.command_config import BROKERS, ENVIRONMENT
 from sparklog.config.listeners import Listener, parse_protocol
@@ -60,6 +61,7 @@ class WebProcess:
                 certificate=Path(config.web_certificate) if config.web_certificate else None,
             )
             self._settings.tls_context()
+            _check_registry(config)
         except ConfigError as error:
             raise ConfigError(f"sparklog.web.port={config.web_port}: {_by_settings(str(error))}") from error
         self._address_at(config.ends.bound)
@@ -108,6 +110,8 @@ class WebProcess:
             *(("--command-config", config.web_client_config) if config.web_client_config else ()),
             *(("--certificate", config.web_certificate) if config.web_certificate else ()),
             *(("--origin", config.web_origin) if config.web_origin else ()),
+            *(("--registry", config.web_registry) if config.web_registry else ()),
+            *(("--registry-config", config.web_registry_config) if config.web_registry_config else ()),
             *(("--allow-changes",) if config.web_allow_changes else ()),
         ]
 
@@ -164,6 +168,17 @@ def _client_settings(config: BrokerConfig) -> Mapping[str, str]:
             " pass it by: name a file with the settings of a client in sparklog.web.client.config"
         )
     return {}
+
+
+def _check_registry(config: BrokerConfig) -> None:
+    """Raises ConfigError for settings that cannot be, and for a password that everybody on the machine would read."""
+    if "@" in config.web_registry:
+        raise ConfigError("sparklog.web.registry names a user: put it into the file of sparklog.web.registry.config")
+    file = Path(config.web_registry_config) if config.web_registry_config else None
+    if given := registry_settings(config.web_registry or None, file):
+        from sparklog.registry.settings import RegistrySettings
+
+        RegistrySettings.of(given)
 
 
 def _by_settings(text: str) -> str:

@@ -693,6 +693,19 @@ class BrokerConfig:
         "",
         "Where browsers reach the page, if that is not its address: a proxy, or every address of the machine.",
     )
+    web_registry: str = setting(
+        "sparklog.web.registry",
+        T.STRING,
+        "",
+        "The address of a schema registry, http://HOST:PORT: the page shows values that have its ids by their schemas.",
+    )
+    web_registry_config: str = setting(
+        "sparklog.web.registry.config",
+        T.STRING,
+        "",
+        "A file with the registry's settings instead, or beside its address: schema.registry.url,"
+        " basic.auth.user.info, ….",
+    )
     web_allow_changes: bool = setting(
         "sparklog.web.allow.changes",
         T.BOOLEAN,
