@@ -370,6 +370,26 @@ def test_an_exception_leaves_what_is_in_hand_undone(cluster, make, tree, topic):
     assert tree.offsets(topic) == {0: 0}
 
 
+def test_what_is_done_is_written_again_and_again(cluster, make, join, tree, topic):
+    make(1)
+    consumer = join(auto_commit_interval_ms=20)
+    for done in (2, 4):
+        produce(cluster, topic, 1, ["x", "y"])
+        read(consumer, 2)
+        assert consumer.poll(0.0) == []  # by this the two are done
+        eventually(lambda done=done: tree.offsets(topic) == {0: done}, what="the offset is written")
+
+
+def test_without_auto_commit_nothing_is_written_by_itself(cluster, make, join, tree, topic):
+    make(1)
+    produce(cluster, topic, 1, ["x"])
+    consumer = join(auto_commit_enable=False, auto_commit_interval_ms=20)
+    read(consumer, 1)
+    assert consumer.poll(0.0) == []
+    consumer.close()
+    assert tree.offsets(topic) == {}
+
+
 def test_iteration_counts_what_it_gave(cluster, make, tree, topic):
     make(1)
     produce(cluster, topic, 1, ["a", "b", "c", "d"])
