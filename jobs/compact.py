@@ -1,15 +1,17 @@
 """Compact topics whose cleanup.policy is compact: once, or again and again. Needs to see the brokers' files."""
 
 import argparse
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
 
+from sparklog.cli.logs import LogFormat, begin_to_log
 from sparklog.client import Admin
 from sparklog.config.job_clients import COMPACT, RIGHTS
-from sparklog.errors import SparklogError
+from sparklog.errors import ConfigError, SparklogError
 from sparklog.spark import session
-from sparklog.spark.batch.arguments import add_cluster, add_output, client_settings
+from sparklog.spark.batch.arguments import add_cluster, add_logging, add_output, client_settings
 from sparklog.spark.batch.compact import CompactOptions, Report, run
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.batch.unattended import run_rounds
@@ -34,10 +36,12 @@ def main() -> int:
         "--master", help="where Spark runs (default: all cores of this machine, and a task that dies is tried again)"
     )
     add_output(parser)
+    add_logging(parser)
     args = parser.parse_args()
     if args.once and args.every:
         parser.error("--once and --every exclude each other")
     client = client_settings(parser, args)
+    _begin_to_log(parser, args)
     options = CompactOptions(
         client["bootstrap.servers"],
         tuple(args.topic),
@@ -57,6 +61,15 @@ def main() -> int:
         return _rounds(spark, options, args.every, as_json=args.output == "json")
     finally:
         spark.stop()
+
+
+def _begin_to_log(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """What each stage and each of its tasks took is in the log. Ends the program where there can be none."""
+    try:
+        begin_to_log(args.logging, LogFormat(args.log_format) if args.log_format else None)
+    except (ConfigError, ValueError) as error:
+        parser.error(str(error))
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _rounds(spark: "SparkSession", options: CompactOptions, every_s: float | None, *, as_json: bool) -> int:

@@ -10,7 +10,15 @@ from hypothesis import HealthCheck, settings
 
 from sparklog.record import _impl
 
-pytest_plugins = ["fix_cluster", "fix_compiled", "fix_programs", "fix_secrets", "fix_spark", "fix_workers"]
+pytest_plugins = [
+    "fix_cluster",
+    "fix_compiled",
+    "fix_logging",
+    "fix_programs",
+    "fix_secrets",
+    "fix_spark",
+    "fix_workers",
+]
 
 # No deadlines: how long an example takes says more of the machine than of the code.
 _RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

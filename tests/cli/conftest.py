@@ -1,6 +1,5 @@
 """Fixtures of the command-line tests: commands in this process or in their own, and what they left."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -28,23 +27,6 @@ class Result(NamedTuple):
     status: int
     out: str
     err: str
-
-
-@pytest.fixture
-def logging_as_before():
-    """What a test sets up is gone after it."""
-    loggers = [logging.getLogger(name) for name in (None, "sparklog.replica.cleaning", "kazoo")]
-    before, factory = (
-        [(each.handlers[:], each.level, each.propagate) for each in loggers],
-        logging.getLogRecordFactory(),
-    )
-    yield
-    logging.setLogRecordFactory(factory)
-    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        for added in set(each.handlers) - set(handlers):
-            added.close()
-        each.handlers[:], each.propagate = handlers, propagate
-        each.setLevel(level)
 
 
 @pytest.fixture

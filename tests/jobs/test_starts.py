@@ -143,10 +143,11 @@ def test_an_offload_runs_by_its_command_in_plain_python(start, broker, tmp_path)
 @pytest.mark.parametrize("way", ["plain", *_SHARED.values()], ids=["plain", *_SHARED])
 def test_every_job_runs_in_every_way(start, way, broker, compacted, loaded, tmp_path):
     brokers = ("--bootstrap-server", broker)
-    cleaned = start(way, COMPACT, *brokers, "--topic", compacted).stdout
+    cleaned = start(way, COMPACT, *brokers, "--topic", compacted)
     for number in range(2):
-        assert f"{compacted}-{number} at broker 0: cleaned up to 50" in cleaned
-    assert cleaned.count("50 -> 5 records") == 2
+        assert f"{compacted}-{number} at broker 0: cleaned up to 50" in cleaned.stdout
+    assert cleaned.stdout.count("50 -> 5 records") == 2
+    assert len(re.findall(r"sparklog\.spark\.batch\.compact  Rewrote .*, tasks: \d", cleaned.stderr)) == 2
     source = ("--from", tmp_path / "files", "--format", "parquet", "--key", "id", "--name", loaded)
     assert f"{loaded}: 10 records" in start(way, LOAD, *brokers, "--topic", loaded, *source).stdout
     table = tmp_path / "offloaded"

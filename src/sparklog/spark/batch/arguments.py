@@ -42,6 +42,24 @@ def add_output(parser: ArgumentParser) -> None:
     )
 
 
+def add_logging(parser: ArgumentParser) -> None:
+    """Add ``--logging`` and ``--log-format``, as ``sparklog broker`` has them."""
+    parser.add_argument(
+        "--logging",
+        type=Path,
+        default=os.environ.get("SPARKLOG_LOGGING") or None,
+        metavar="FILE",
+        help="a TOML file that says where log lines go, as conf/logging.toml does (or set SPARKLOG_LOGGING; default:"
+        " standard error)",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default=os.environ.get("SPARKLOG_LOG_FORMAT") or None,
+        help="log lines as text (the default) or as JSON, an object a line (or set SPARKLOG_LOG_FORMAT)",
+    )
+
+
 def progress_settings() -> dict[str, Any]:
     """Spark's settings for a progress bar of its tasks on standard error, where that is a terminal of ours."""
     is_elsewhere = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
