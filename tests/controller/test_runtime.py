@@ -169,6 +169,17 @@ class FakeBroker:
         }
 
     @property
+    def told_to_hold(self):
+        """The partitions that it was told to lead or to follow."""
+        return {
+            TopicPartition(topic.topic_name, each.partition_index)
+            for api, message in self.heard
+            if api is ApiKey.LEADER_AND_ISR
+            for topic in message.topic_states
+            for each in topic.partition_states
+        }
+
+    @property
     def followed(self):
         """Each leader that it was told to follow, and the brokers of which it knew then."""
         found, living = [], set()
@@ -1194,6 +1205,28 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 async def state_of(stage, zk, tp):
     return (await stage.run_zk(zk.states.read, [tp])).get(tp)
+
+
+def test_the_death_of_a_leader_of_many_is_one_request_to_each_broker(on_stage):
+    """However many partitions it led: they are decided together, and told together."""
+
+    async def test(stage, zk):
+        one, two, three = [await stage.broker(number) for number in (1, 2, 3)]
+        await stage.controller(1)
+        names, numbers = ("t", "u"), range(20)
+        led = {TopicPartition(name, number) for name in names for number in numbers}
+        for name in names:
+            await stage.run_zk(zk.topics.create, TopicAssignment(name, dict.fromkeys(numbers, (3, 1, 2))), {})
+        await until(lambda: one.leads == two.leads == three.leads == dict.fromkeys(led, 3))
+        one.heard.clear()
+        two.heard.clear()
+        await three.leave()
+        await until(lambda: one.leads == two.leads == dict.fromkeys(led, 1))
+        for each in (one, two):
+            assert each.count(ApiKey.LEADER_AND_ISR) == 1
+            assert each.told_to_hold == led
+
+    on_stage(test)
 
 
 def test_a_broker_that_refuses_connections_is_not_waited_for_and_comes_back_as_it_was(on_stage):
