@@ -454,6 +454,22 @@ def test_waiting_producers_hear_that_another_leads(pair, loop):
     loop.run_until_complete(lose())
 
 
+def test_waiting_producers_hear_that_the_controller_has_left_out_who_they_wait_for(pair, loop):
+    """Under the same leader epoch: as the leader hears it whose request for that was answered by nobody."""
+    pair.decide(decision(LEADER, 0, version=1))
+
+    async def shrink():
+        waiting = asyncio.ensure_future(pair[LEADER].append_replicated(TP, bytes(batch()), 60_000))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        pair.decide(decision(LEADER, 0, (LEADER,), version=2), LEADER)
+        async with asyncio.timeout(30):
+            await waiting
+        assert pair.committed(LEADER) == 1
+
+    loop.run_until_complete(shrink())
+
+
 @pytest.mark.parametrize("delete", [True, False])
 def test_waiting_producers_hear_that_the_replica_is_served_no_longer(pair, loop, delete):
     pair.decide(decision(LEADER, 0))

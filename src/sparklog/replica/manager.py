@@ -183,10 +183,10 @@ class ReplicaManager:
                 partition.traffic = self.traffic.enter(tp.topic)
             if topic_id is not None:
                 partition.check_topic(topic_id)
-            before = partition.leader, partition.leader_epoch
+            before = partition.leader, partition.leader_epoch, partition.high_watermark.offset
             taken = partition.apply(state, replicas)
             self.futures.resume(tp)
-            if before != (partition.leader, partition.leader_epoch):
+            if before != (partition.leader, partition.leader_epoch, partition.high_watermark.offset):
                 self._wake(tp)
             return ErrorCode.NONE if taken else ErrorCode.STALE_CONTROLLER_EPOCH
         except (ApiError, InconsistentTopicId) as error:
