@@ -37,7 +37,7 @@ from sparklog.testing.files import FaultyFiles
 from sparklog.testing.steps import counted
 from sparklog.zk.znodes import PartitionState
 
-ME = 1
+ME, OTHER_BROKER = 1, 2
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 DEFAULTS, EACH = TopicConfig(), TopicConfig(flush_messages=1)
 
@@ -298,6 +298,31 @@ def test_a_partition_that_is_gone_since_the_append_is_refused_alone(tmp_path):
         assert answered[gone].error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     with_broker(tmp_path, scenario, EACH)
+
+
+def test_what_fewer_replicas_have_than_are_to_is_not_acknowledged_though_it_is_committed(tmp_path):
+    """The ISR shrinks between the append and the commit: the producer hears of it, for it was promised two replicas.
+    Readers see what the leader has alone, where the topic wants them to.
+    """
+    settings = TopicConfig(min_insync_replicas=2, min_isr_visibility="immediate")
+
+    async def scenario(broker):
+        def decide(*isr, version):
+            state = PartitionState(ME, 1, isr, 1, version=version)
+            assert broker.replicas.apply(ONE, state, settings, None, replicas=(ME, OTHER_BROKER)) is ErrorCode.NONE
+
+        decide(ME, OTHER_BROKER, version=1)
+        waiting = broker.produce((ONE, batch()), timeout_ms=60_000)
+        await asyncio.sleep(0)
+        assert not waiting.done(), "the follower does not have it yet"
+        decide(ME, version=2)
+        result = (await waiting)[ONE]
+        assert result.error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert "min.insync.replicas" in result.message
+        assert broker.visible() == (1, True), "it is in the log"
+        assert broker.produce((ONE, batch()))[ONE].error is ErrorCode.NOT_ENOUGH_REPLICAS, "and before the append"
+
+    with_broker(tmp_path, scenario, settings)
 
 
 MANY = 10 * SLICE
