@@ -20,7 +20,8 @@ from sparklog.security.caller import Caller
 from sparklog.testing.steps import counted, finish
 from sparklog.zk.znodes import PartitionState
 
-_LATEST_TIME = -3
+_LATEST, _EARLIEST, _LATEST_TIME = -1, -2, -3
+CONSUMER, FOLLOWER = -1, 2
 
 
 @pytest.fixture
@@ -34,11 +35,11 @@ def partition(tmp_path):
     return partition
 
 
-def asking(partition, timestamp, **parts):
+def asking(partition, timestamp, asker=CONSUMER, **parts):
     topic = ListOffsetsRequest.ListOffsetsTopic
     asked = topic.ListOffsetsPartition(partition_index=TP.partition, current_leader_epoch=-1, timestamp=timestamp)
     topics = [topic(name=TP.topic, partitions=[asked])]
-    message = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics)
+    message = ListOffsetsRequest(replica_id=asker, isolation_level=0, topics=topics)
     broker = SimpleNamespace(authorizer=AllowEverything(), held=lambda tp: partition, **parts)
     return list_offsets.handle(broker, ApiRequest(list_offsets.API, 9, "c", Caller("h"), message))
 
@@ -69,6 +70,23 @@ def test_a_partition_whose_leader_changes_between_two_steps_is_refused(partition
         next(steps)
     partition.leader = 2
     assert told(finish(steps)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+
+
+def test_the_end_is_not_told_before_it_is_known_under_a_new_leader(partition):
+    """A consumer has seen more at the leader before than this one knows to be committed: an end that goes back would
+    send it back too.
+    """
+    replicas = (1, FOLLOWER)
+    partition = Partition(TP, 1, partition.log, high_watermark=800)
+    partition.apply(PartitionState(1, 1, replicas, 1, version=1), replicas)
+    partition.append_as_leader(batch_of(1000), 1)
+    assert told(finish(asking(partition, _LATEST))) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1, -1)
+    assert told(finish(asking(partition, _LATEST, FOLLOWER))) == (ErrorCode.NONE, -1, 1001), "a replica sees it all"
+    assert told(finish(asking(partition, _EARLIEST))) == (ErrorCode.NONE, -1, 1), "the beginning is known"
+    partition.fetched(FOLLOWER, 999, 7)
+    assert told(finish(asking(partition, _LATEST)))[0] is ErrorCode.OFFSET_NOT_AVAILABLE
+    partition.fetched(FOLLOWER, 1000, 7)
+    assert told(finish(asking(partition, _LATEST))) == (ErrorCode.NONE, -1, 1000), "what was there when it began"
 
 
 @pytest.fixture
