@@ -1,9 +1,13 @@
 """What a broker does again and again."""
 
 import asyncio
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 from sparklog.broker.lifecycle.chores import Chores
+from sparklog.config.broker import parse_broker_config
 from sparklog.net.turns import Turns
+from sparklog.testing.clock import jump
 
 
 def run(main):
@@ -67,3 +71,41 @@ def test_no_chore_begins_once_they_are_cancelled():
         assert begun == []
 
     run(main)
+
+
+def given_back(seconds, **settings):
+    """What the controller is asked, after each of these pauses, by the chores of a broker with these settings."""
+    asked, told = [], []
+    parts = dict.fromkeys(("replicas", "groups", "transactions", "cleaning_grants", "adopter"), MagicMock())
+    parts |= dict.fromkeys(("metadata", "peers", "turns", "clock"), MagicMock())
+
+    def rebalance(percentage):
+        yield
+        asked.append(percentage)
+
+    async def main(chores):
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        loop.time = lambda: now  # it stands still from here on, but for jumps
+        config = parse_broker_config({"broker.id": "1", **settings})
+        controller = SimpleNamespace(rebalance=rebalance, is_active=False)
+        broker = SimpleNamespace(config=config, controller=controller, tokens=None, **parts)
+        chores.begin_all(broker, MagicMock(), MagicMock())
+        for each in (0, *seconds):
+            jump(loop, each)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            told.append(tuple(asked))
+
+    run(main)
+    return told[1:]
+
+
+def test_leaders_are_given_back_after_each_interval_as_far_as_the_percentage_says():
+    settings = {"leader.imbalance.check.interval.seconds": "600", "leader.imbalance.per.broker.percentage": "25"}
+    assert given_back((599, 2, 598, 3), **settings) == [(), (25,), (25,), (25, 25)]
+    assert given_back((299, 2, 301)) == [(), (10,), (10, 10)], "as Kafka does by default"
+
+
+def test_leaders_are_not_given_back_where_that_is_switched_off():
+    assert given_back((301, 301), **{"auto.leader.rebalance.enable": "false"}) == [(), ()]

@@ -11,7 +11,7 @@ import pytest
 
 from sparklog.broker.replication import fetcher as fetcher_module
 from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher, Ways
-from sparklog.config.broker import BrokerConfig
+from sparklog.config.broker import BrokerConfig, parse_broker_config
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.directories.manager import LogManager
@@ -30,6 +30,7 @@ from sparklog.zk.znodes import PartitionState
 T0, T1, ID = TopicPartition("t", 0), TopicPartition("t", 1), UUID(int=1)
 LEADER, US, EPOCH, OUR_EPOCH = 0, 5, 3, 77
 LATEST, EARLIEST = -1, -2
+DEFAULTS = BrokerConfig()
 
 
 def records(first=0, count=1, epoch=EPOCH):
@@ -53,7 +54,7 @@ def given(tp=T0, batches=(), high_watermark=0, **told):
 class Stage:
     """A follower with real logs, and its leader, which answers each fetch as the test says."""
 
-    def __init__(self, home, disk, cluster, topic_id):
+    def __init__(self, home, disk, cluster, topic_id, config):
         self.peer = cluster.brokers[0]
         self.peer.on[ApiKey.FETCH] = self._answer
         self.peer.on[ApiKey.LIST_OFFSETS] = self._offsets
@@ -69,7 +70,7 @@ class Stage:
         self.contacts = []
         self.fetcher = ReplicaFetcher(
             Leader(LEADER, 0),
-            BrokerConfig(),
+            config,
             self.replicas,
             Turns(asyncio.get_running_loop()),
             self.clock,
@@ -133,12 +134,12 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage_at(home, *partitions, topic_id=ID, fetch_ceiling=None):
+async def stage_at(home, *partitions, topic_id=ID, fetch_ceiling=None, config=DEFAULTS):
     with ThreadPoolExecutor(1) as disk:
         async with asyncio.timeout(60), ScriptedCluster() as cluster:
             if fetch_ceiling is not None:
                 cluster.ceilings[ApiKey.FETCH] = fetch_ceiling
-            stage = Stage(home, disk, cluster, topic_id)
+            stage = Stage(home, disk, cluster, topic_id, config)
             stage.follow(*partitions)
             try:
                 yield stage
@@ -188,6 +189,23 @@ def test_each_fetch_asks_for_what_is_behind_the_copy(tmp_path):
             third = await stage.after(given(high_watermark=3))
             assert not third.partitions, "the session remembers what was asked"
             assert partition.high_watermark.offset == 3
+
+    run(test)
+
+
+def test_a_fetch_asks_for_no_more_and_no_less_than_the_settings_say(tmp_path):
+    limits = {
+        "replica.fetch.max.bytes": "3000",
+        "replica.fetch.response.max.bytes": "7000",
+        "replica.fetch.min.bytes": "5",
+        "replica.fetch.wait.max.ms": "400",
+    }
+
+    async def test():
+        async with stage_at(tmp_path, T0, T1, config=parse_broker_config({"broker.id": "5", **limits})) as stage:
+            for request in (await stage.asked(), await stage.after(given(batches=[records()]))):
+                assert (request.max_bytes, request.min_bytes, request.max_wait_ms) == (7000, 5, 400)
+                assert {each.max_bytes for each in request.partitions} == {3000}
 
     run(test)
 
@@ -332,12 +350,12 @@ def test_an_error_of_one_partition_pauses_that_one_for_a_while(tmp_path, error):
 def test_the_leader_is_not_to_hold_a_fetch_for_longer_than_a_pause(tmp_path):
     async def test():
         async with stage_at(tmp_path, T0, T1) as stage:
-            assert (await stage.asked()).max_wait_ms == BrokerConfig().replica_fetch_wait_max_ms
+            assert (await stage.asked()).max_wait_ms == DEFAULTS.replica_fetch_wait_max_ms
             paused = await stage.after(given(error=ErrorCode.UNKNOWN_LEADER_EPOCH), given(T1))
             assert (0 in offsets(paused), paused.max_wait_ms) == (False, 20)
             stage.clock.advance(0.02)
             again = await stage.after()
-            assert (offsets(again), again.max_wait_ms) == ({0: 0}, BrokerConfig().replica_fetch_wait_max_ms)
+            assert (offsets(again), again.max_wait_ms) == ({0: 0}, DEFAULTS.replica_fetch_wait_max_ms)
 
     run(test)
 
