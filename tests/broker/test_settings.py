@@ -46,6 +46,8 @@ class FakeZk:
 class FakeReplicas:
     def __init__(self, *topics):
         self.configs = dict.fromkeys(topics)
+        self.changed = []
+        """What the broker's controller is told: topics, None for all of them."""
 
     def topics(self):
         return set(self.configs)
@@ -72,7 +74,7 @@ def following():
             config = parse_broker_config({"broker.id": "1", "log.retention.ms": "100"})
             settings = Settings(config, zk, zk.changes, run_zk)
             await settings.load()
-            settings.follow(replicas)
+            settings.follow(replicas, on_topic_change=replicas.changed.append)
             try:
                 await test(zk, replicas, settings)
             finally:
@@ -120,6 +122,23 @@ def test_what_is_told_is_taken_over_by_those_it_concerns(following):
         assert settings.topic_defaults.segment_ms == 60
         zk.tell("brokers/1", producer_id_expiration_ms="9")
         await until(lambda: replicas.remembered_ms == 9)
+
+    following(test)
+
+
+def test_the_controller_hears_which_topics_have_other_settings(following):
+    """Also of a topic that is not here: a partition of it may wait for a setting that lets it have a leader."""
+
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.changes.watch)
+        told = replicas.changed
+        told.clear()  # what it was told at the start
+        zk.tell("topics/elsewhere", unclean_leader_election_enable="true")
+        await until(lambda: told == ["elsewhere"])
+        zk.tell("users/eve", a="1")
+        zk.tell("brokers/2", unclean_leader_election_enable="true")
+        zk.tell("brokers/<default>", unclean_leader_election_enable="true")
+        await until(lambda: told == ["elsewhere", None])
 
     following(test)
 

@@ -13,6 +13,7 @@ import pytest
 
 from sparklog.clock import SystemClock
 from sparklog.config.topic import TopicConfig
+from sparklog.controller import runtime
 from sparklog.controller.isr_change import IsrChange
 from sparklog.controller.runtime import _LEAVES_WITHIN_S, Controller
 from sparklog.errors import ApiError, CoordinationError, ErrorCode
@@ -1265,6 +1266,37 @@ def test_the_last_in_sync_is_waited_for_until_its_session_ends(on_stage):
         assert (state.leader, state.isr) == (-1, (2,))
         await two.leave()
         await until(lambda: one.leads == {FIRST: 1})
+
+    on_stage(test)
+
+
+@pytest.mark.parametrize("told_of", ["t", None], ids=["the topic's", "the cluster's"])
+def test_a_replica_out_of_sync_leads_at_once_when_that_is_allowed(on_stage, monkeypatch, told_of):
+    """A setting of the topic, or of all brokers, that comes while the partition has no leader."""
+    monkeypatch.setattr(runtime, "_LOOK_AT_LEAST_EVERY_S", 3600)
+    config = {"unclean_leader_election_enable": False}
+
+    async def test(stage, zk):
+        two = await stage.broker(2)
+        controller = await stage.controller(9)
+
+        async def topic_configs(topics):
+            return dict.fromkeys(topics, TopicConfig(**config))
+
+        controller._settings._read = topic_configs
+        await stage.run_zk(zk.topics.create, TopicAssignment("t", {0: (2, 1)}), {})
+        await until(lambda: two.leads == {FIRST: 2})
+        one = await stage.broker(1)
+        await until(lambda: one.leads == {FIRST: 2})
+        await two.leave()
+        await until(lambda: one.leads == {FIRST: -1})
+        await controller.elect_preferred([])  # a look that ends
+        assert (await state_of(stage, zk, FIRST)).leader == -1
+        config["unclean_leader_election_enable"] = True
+        controller.settings_changed(told_of)
+        await until(lambda: one.leads == {FIRST: 1})
+        state = await state_of(stage, zk, FIRST)
+        assert (state.leader, state.isr) == (1, (1,))
 
     on_stage(test)
 

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import ElectionType, Producer
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from integration.replicated import NOTICED_S, read_all
 
 from sparklog.client.admin.admin import Admin
@@ -13,6 +13,7 @@ from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
+UNCLEAN = "unclean.leader.election.enable"
 
 
 @pytest.fixture(scope="module")
@@ -149,10 +150,18 @@ def test_a_lone_replica_takes_no_records_that_two_are_to_have(trio):
     assert read_all(trio, "lone", 20)[:20] == numbered(0, 20)
 
 
-@pytest.mark.parametrize("unclean", [False, True])
-def test_a_replica_out_of_sync_leads_only_where_the_topic_wants_it(trio, unclean):
-    name = f"unclean-{unclean}".lower()
-    make_topic(trio, name, **{"unclean.leader.election.enable": str(unclean).lower()})
+def allow_unclean(trio, name):
+    admin = AdminClient({"bootstrap.servers": trio.bootstrap_servers, "log_level": 0})
+    entry = ConfigEntry(UNCLEAN, "true", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(60)
+
+
+@pytest.mark.parametrize("wanted", ["never", "always", pytest.param("in the end", marks=pytest.mark.slow)])
+def test_a_replica_out_of_sync_leads_only_where_the_topic_wants_it(trio, wanted):
+    name = f"unclean-{wanted.replace(' ', '-')}"
+    make_topic(trio, name, **{UNCLEAN: str(wanted == "always").lower()})
     send(trio, name, numbered(0, 5))
     leader = described(trio, name).leader
     others = {0, 1, 2} - {leader}
@@ -163,7 +172,10 @@ def test_a_replica_out_of_sync_leads_only_where_the_topic_wants_it(trio, unclean
     trio.kill_broker(leader)
     for other in others:
         trio.start_broker(other)
-    if unclean:
+    if wanted == "in the end":
+        eventually(lambda: described(trio, name).leader == -1, NOTICED_S, "nobody leads")
+        allow_unclean(trio, name)
+    if wanted != "never":
         eventually(lambda: described(trio, name).leader in others, NOTICED_S, "a replica leads that lacks a record")
         assert read_all(trio, name, 5) == numbered(0, 5)
         trio.start_broker(leader)
