@@ -24,6 +24,8 @@ from sparklog.structs import BrokerId, TopicPartition, by_topic
 
 _GROUP, _DONE, _GIVEN_UP = range(3)
 _GIVING_UP_S = 5.0
+_LONGEST_REASON = 1000
+"""Characters. A broker keeps no more, and refuses a report that is far longer."""
 
 
 class Grant(NamedTuple):
@@ -118,7 +120,7 @@ def _held(grant: Grant) -> _Held:
 
 def _give_up(cluster: ClusterMetadata, held: _Held, kind: Failure, why: str) -> None:
     with cluster.pool.within(seconds_until(_GIVING_UP_S)):
-        _ask_once(cluster, held, _step(cluster, held, _GIVEN_UP, report={"kind": kind, "text": why}))
+        _ask_once(cluster, held, _step(cluster, held, _GIVEN_UP, report={"kind": kind, "text": why[:_LONGEST_REASON]}))
 
 
 def seconds_until(seconds: float) -> Callable[[], float]:

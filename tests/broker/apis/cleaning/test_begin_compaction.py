@@ -178,8 +178,8 @@ def test_a_step_that_is_not_taken_says_why(broker, failure):
         (2, {"kind": "none", "text": ""}),
         (2, {}),
         (1, b"\xff"),
-        (1, b"[" * 100_000),
-        (2, b"[" * 100_000),
+        (1, b"[" * 60_000),
+        (2, b"[" * 60_000),
         (1, {"end_offset": 0.0}),
         (1, {"end_offset": True}),
         (1, {"end_offset": -1}),
@@ -195,6 +195,13 @@ def test_a_step_that_is_not_taken_says_why(broker, failure):
 def test_what_makes_no_sense_is_refused(broker, step, report):
     assert committed(broker, step, report)[0] is ErrorCode.INVALID_REQUEST
     assert broker.cleaning_grants.said == []  # nothing has changed
+
+
+def test_a_report_that_is_far_too_long_is_not_read(broker, monkeypatch):
+    monkeypatch.setattr(commit_compaction.json, "loads", None)  # it would be read on the loop
+    code, why = committed(broker, 2, b"[" * (1 << 20))
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "1048576 bytes, of at most 65536" in why
 
 
 def test_a_reason_is_cut_short(broker):

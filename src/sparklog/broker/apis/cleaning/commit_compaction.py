@@ -26,6 +26,9 @@ from sparklog.security.access import Operation, Resource, ResourceType
 API = ApiKey.COMMIT_COMPACTION
 VERSIONS = range(0, 1)
 _LONGEST_REASON = 1000
+"""Characters of it that are kept."""
+_LONGEST_REPORT = 64 << 10
+"""Bytes: a report is read on the loop, and anybody may send one."""
 
 
 class Step(IntEnum):
@@ -82,6 +85,8 @@ async def _take(broker: BrokerContext, message: CommitCompactionRequest) -> None
 
 def _read(message: CommitCompactionRequest) -> Any:
     """What the report says. Raises ValueError."""
+    if len(message.report) > _LONGEST_REPORT:
+        raise ValueError(f"it has {len(message.report)} bytes, of at most {_LONGEST_REPORT}")
     try:
         return json.loads(bytes(message.report))
     except RecursionError as error:
