@@ -198,7 +198,7 @@ def test_what_makes_no_sense_is_refused(broker, step, report):
 
 
 def test_a_report_that_is_far_too_long_is_not_read(broker, monkeypatch):
-    monkeypatch.setattr(commit_compaction.json, "loads", None)  # it would be read on the loop
+    monkeypatch.setattr(json, "loads", None)  # it would be read on the loop
     code, why = committed(broker, 2, b"[" * (1 << 20))
     assert code is ErrorCode.INVALID_REQUEST
     assert "1048576 bytes, of at most 65536" in why
