@@ -30,7 +30,7 @@ PYX := src/sparklog/record/_impl/_codec.pyx $(wildcard src/sparklog/record/_impl
 # The unit tests of the packages that have compiled modules run on the source of these too: what needs it, beside the others
 # (these often wait); all of them with the long tests.
 PURE := not slow and not peer and not integration and not fuzz
-WITH_HOT := tests/test_compiled.py $(addprefix tests/,broker log net protocol record replica)
+WITH_HOT := tests/test_compiled.py $(addprefix tests/,broker client log net protocol record replica)
 NEED_SOURCE = $(shell grep -rl --include='test_*.py' 'mark\.source' tests)
 # What mypyc compiles is said in one place.
 HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.py)))
@@ -183,7 +183,7 @@ $(READY): pyproject.toml setup.py
 
 # What cannot be compiled ends it: of an installation it would be left out, and here what was compiled before would stay.
 $(COMPILED): $(PYX) $(HOT) src/sparklog/compiled.py setup.py $(READY)
-	@echo "setup: compiling the record codec and the hot path (once for each change; half a minute)"
+	@echo "setup: compiling the record codec and the hot path (once for each change; a minute)"
 	@mkdir -p build
 	@$(call aloud,compiling,SPARKLOG_IMPL=native $(BIN)/python setup.py --quiet build_ext --inplace --build-temp build/compiled \
 		</dev/null >build/compiled.log 2>&1) || { cat build/compiled.log >&2; exit 1; }

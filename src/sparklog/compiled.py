@@ -1,7 +1,7 @@
 """Which modules are compiled by mypyc, and whether their compiled form may be used.
 
-They are the broker's path of a Produce and a Fetch; each stays a Python module like any other, and is read as one where
-it cannot be compiled. ``setup.py`` takes the list from here.
+They are the broker's path of a Produce and a Fetch, and a record's way into the producer's batches. Each stays a Python
+module like any other, and is read as one where it cannot be compiled. ``setup.py`` takes the list from here.
 
 Invariants: all of them are used compiled or none, for compiled modules call each other without looking at what Python
 would find; none where the record codec is not compiled. Compiled code older than its source is never used; of an
@@ -52,8 +52,15 @@ GROUPS: Final = {
         "sparklog.protocol.hot.produce",
         "sparklog.protocol.wire",
     ),
+    "sparklog_send": (
+        "sparklog.client.producer.accumulator",
+        "sparklog.client.producer.appender",
+        "sparklog.client.producer.batch",
+        "sparklog.client.producer.router",
+    ),
 }
-"""Modules by the library that they are compiled into: two of about the same size, so that two cores can share the work.
+"""Modules by the library that they are compiled into: two of about the same size, so that two cores can share the work,
+and a small one.
 
 What is a named tuple, an enumeration or an asynchronous generator in the main cannot be compiled well.
 """

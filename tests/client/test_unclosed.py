@@ -20,8 +20,8 @@ from sparklog.structs import TopicPartition
 
 producer = Producer(bootstrap_servers="127.0.0.1:1", linger_ms=100_000)
 for _ in range({records}):
-    record = producer._producer.record("t", b"x", None, None, None)
-    producer._producer.try_append(TopicPartition("t", 0), record, None)
+    record = producer._appender.record("t", b"x", None, None, 0, None)
+    producer._appender.append(TopicPartition("t", 0), record, None)
 {then}
 """
 
@@ -88,14 +88,14 @@ def test_what_waits_when_the_loop_ends_by_itself_fails(caplog):
         raise SystemExit
 
     producer = Producer(bootstrap_servers="127.0.0.1:1", linger_ms=100_000)
-    record = producer._producer.record("t", b"x", None, None, None)
-    future = producer._producer.try_append(TopicPartition("t", 0), record, None)
+    record = producer._appender.record("t", b"x", None, None, 0, None)
+    future = producer._appender.append(TopicPartition("t", 0), record, None)
     room = threading.Event()
     producer._producer.await_room(room.set)
     producer._thread.call_soon(leave)
     assert isinstance(future.exception(20), ClientClosed)
     assert room.wait(20)
-    for call in (producer.flush, lambda: producer._producer.try_append(TopicPartition("t", 0), record, None)):
+    for call in (producer.flush, lambda: producer._appender.append(TopicPartition("t", 0), record, None)):
         with pytest.raises(ClientClosed):
             call()
     producer.close()

@@ -494,6 +494,7 @@ def _check_interrupted(accumulator, before, interrupted):
     assert found in ([*before, b"behind"], [*before, *interrupted, b"behind"])
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("before", [[], [b"1"], [b"1", b"2"]])
 @pytest.mark.parametrize("batch_size", [1, 10_000], ids=["full", "open"])
 def test_a_record_whose_adding_is_interrupted_is_added_or_is_not(before, batch_size):
@@ -507,6 +508,7 @@ def test_a_record_whose_adding_is_interrupted_is_added_or_is_not(before, batch_s
         _check_interrupted(accumulator, before, [b"x"])
 
 
+@pytest.mark.source
 def test_a_whole_batch_whose_adding_is_interrupted_is_added_or_is_not():
     def begun():
         accumulator = _accumulator(linger_ms=0)
@@ -517,6 +519,7 @@ def test_a_whole_batch_whose_adding_is_interrupted_is_added_or_is_not():
         _check_interrupted(accumulator, [b"1"], [b"a", b"b"])
 
 
+@pytest.mark.source
 def test_a_batch_goes_without_what_an_interrupted_record_left_in_it():
     def begun():
         accumulator = _accumulator(linger_ms=0)

@@ -52,7 +52,7 @@ def _blocking(**settings):
 
 
 def _record(producer, value=b"x"):
-    return producer.record("t", value, None, None, None)
+    return producer._appender.record("t", value, None, None, 0, None)
 
 
 @pytest.mark.parametrize("call", ["send", "send_arrow", "flush", "close", "result"])
@@ -66,16 +66,16 @@ def test_a_signal_handler_in_the_midst_of_a_send_is_refused_and_does_not_wait(ca
         "close": producer.close,
         "result": earlier.result,
     }
-    append = producer._producer._accumulator.append
+    now = producer._appender._monotonic
 
-    def interrupted(*record):
+    def interrupted():
         with pytest.raises(ClientClosed, match="signal handler") as error:
             calls[call]()
         refused.append(error.value)
-        return append(*record)
+        return now()
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer._producer._accumulator, "append", interrupted)
+        patch.setattr(producer._appender, "_monotonic", interrupted)
         producer.send("t", b"2")
     assert len(refused) == 1
     assert sum(batch.count for batch in producer._producer._accumulator.incomplete()) == 2
@@ -84,15 +84,15 @@ def test_a_signal_handler_in_the_midst_of_a_send_is_refused_and_does_not_wait(ca
 
 def test_another_thread_waits_for_a_send_and_is_not_refused(monkeypatch):
     producer, others = _blocking(), []
-    append = producer._producer._accumulator.append
+    now = producer._appender._monotonic
 
-    def send(*record):
+    def send():
         if not others:
             others.append(threading.Thread(target=producer.send, args=("t", b"2")))
             others[0].start()
-        return append(*record)
+        return now()
 
-    monkeypatch.setattr(producer._producer._accumulator, "append", send)
+    monkeypatch.setattr(producer._appender, "_monotonic", send)
     producer.send("t", b"1")
     others[0].join(20)
     assert sum(batch.count for batch in producer._producer._accumulator.incomplete()) == 2
@@ -145,7 +145,7 @@ def test_nobody_waits_for_room_where_nobody_makes_any():
         producer = AsyncProducer(bootstrap_servers="127.0.0.1:1")
         await producer.start()
         producer.await_room(lambda: told.append("empty"))
-        assert producer.try_append(_ONE, _record(producer), None) is not None
+        assert producer._appender.append(_ONE, _record(producer), None) is not None
         producer.await_room(lambda: told.append("full"))
         assert told == ["empty"]
         await producer.close(0)
@@ -167,15 +167,13 @@ def test_a_send_that_has_queued_its_record_does_not_raise(call, step, monkeypatc
         transaction, accumulator = producer._transaction, producer._accumulator
         transaction.step = Step.OPEN
 
-        def turning(method):
-            def queue(*arguments):
-                transaction.step, transaction.error = step, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-                return method(*arguments)
+        now = producer._appender._monotonic
 
-            return queue
+        def turning():
+            transaction.step, transaction.error = step, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return now()
 
-        monkeypatch.setattr(accumulator, "append", turning(accumulator.append))
-        monkeypatch.setattr(accumulator, "add_encoded", turning(accumulator.add_encoded))
+        monkeypatch.setattr(producer._appender, "_monotonic", turning)
         if call == "send":
             await producer.send("t", b"x", partition=0)
         else:

@@ -62,6 +62,7 @@ def test_keyless_records_leave_a_partition_whose_leader_has_gone():
     assert {router.route("t", None, b"x", None).partition for _ in range(50)} == {1 - stuck}
 
 
+@pytest.mark.source
 def test_keyless_records_leave_it_even_if_that_was_interrupted():
     def begun():
         leaders = _knowing(2)

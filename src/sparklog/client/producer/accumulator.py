@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from sparklog.client.producer.batch import Headers, ProducerBatch
 from sparklog.client.producer.config import ProducerConfig
 from sparklog.client.producer.delivery import RecordFuture
 from sparklog.client.producer.sequences import PartitionSequences, ProducerId, Verdict, judge_unnumbered
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Accumulator:
         """Bytes of all records there ever were."""
         self.has_news = False
         """A batch was begun or closed since the last look: the sender may have something to do."""
+        self.fatal: SparklogError | None = None
+        """Why nothing can be sent ever again, as the sender has learnt."""
         self.waiters: list[Callable[[], object]] = []
         """Called, once each, when there is room again."""
         self.settler: int | None = None
@@ -230,29 +232,33 @@ class Accumulator:
     def expire(self, now: float) -> list[ProducerBatch]:
         """Take out the waiting batches whose time is over: those at the head of their queue."""
         return self._drop(
-            (queue, batch)
-            for queue in self._busy.values()
-            for batch in takewhile(lambda each: each.created + self._patience <= now, queue.waiting)
+            [
+                (queue, batch)
+                for queue in self._busy.values()
+                for batch in takewhile(lambda each: each.created + self._patience <= now, queue.waiting)
+            ]
         )
 
     def stranded(self) -> list[ProducerBatch]:
         """Take out what may have been written and has lost its place in the sequence: it can never be sent again."""
         return self._drop(
-            (queue, batch)
-            for queue in self._busy.values()
-            if queue.sequences.is_broken
-            for batch in queue.waiting
-            if queue.sequences.strands(batch)
+            [
+                (queue, batch)
+                for queue in self._busy.values()
+                if queue.sequences.is_broken
+                for batch in queue.waiting
+                if queue.sequences.strands(batch)
+            ]
         )
 
     def drop_waiting(self) -> list[ProducerBatch]:
         """Take out every batch that waits."""
-        return self._drop((queue, batch) for queue in self._busy.values() for batch in queue.waiting)
+        return self._drop([(queue, batch) for queue in self._busy.values() for batch in queue.waiting])
 
-    def _drop(self, doomed: Iterable[tuple[PartitionQueue, ProducerBatch]]) -> list[ProducerBatch]:
+    def _drop(self, doomed: list[tuple[PartitionQueue, ProducerBatch]]) -> list[ProducerBatch]:
         """Take these out, all of them whatever happens to one: what is taken out must be told of."""
         dropped = []
-        for queue, batch in list(doomed):
+        for queue, batch in doomed:
             dropped.append(batch)
             try:
                 queue.waiting.remove(batch)

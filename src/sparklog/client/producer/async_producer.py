@@ -20,27 +20,26 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from sparklog.client.cluster.arguments import as_timestamp, check_callable
+from sparklog.client.cluster.arguments import check_callable
 from sparklog.client.cluster.retry import OutOfTime
 from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.producer.accumulator import Accumulator
-from sparklog.client.producer.arguments import Serializer, as_bytes, as_headers, check_target, serializing
+from sparklog.client.producer.appender import Appender, Record
+from sparklog.client.producer.arguments import Serializer, check_target, serializing
 from sparklog.client.producer.batch import ProducerBatch
 from sparklog.client.producer.config import ProducerConfig
-from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture, interrupted, queueing
+from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture, queueing
 from sparklog.client.producer.router import Partitioning, Router
 from sparklog.client.producer.sender import Sender
 from sparklog.client.producer.transaction import Step, Transaction
 from sparklog.client.producer.transaction_driver import Positions, TransactionDriver
 from sparklog.clock import Clock
 from sparklog.cluster.info import PartitionInfo, no_such_partition
-from sparklog.errors import ApiError, ClientClosed, ConfigError, ErrorCode, SparklogError
-from sparklog.record import layout
+from sparklog.errors import ApiError, ConfigError, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -73,23 +72,27 @@ class AsyncProducer:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
-        self._key_serializer = serializing("key_serializer", key_serializer)
-        self._value_serializer = serializing("value_serializer", value_serializer)
+        serialize_key = serializing("key_serializer", key_serializer)
+        serialize_value = serializing("value_serializer", value_serializer)
         check_callable("partitioner", partitioner)
         self.config = ProducerConfig.of(settings, **more)
         self._session = Session(self.config, clock)
         self._clock = self._session.clock
-        self._monotonic, self._now_ms = self._clock.monotonic, self._clock.now_ms
-        self._lock = threading.RLock()
-        self.is_interrupted: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
-        """Whether the calling thread is in the midst of a ``send``, so that it is a signal handler that asks."""
+        self._monotonic = self._clock.monotonic
         self._accumulator = Accumulator(self.config)
-        self._accumulator.is_interrupted = self.is_interrupted
-        self._router = Router(self._session.leaders, self.config.batch_size, partitioner)
         self._transaction: Transaction | None = None
         if self.config.is_transactional:
             self._transaction = Transaction(self.config.transactional_id, two_phase=self.config.two_phase_commit)
-        self._is_open = self._is_closed = False
+        self._appender = Appender(
+            self._accumulator,
+            Router(self._session.leaders, self.config.batch_size, partitioner),
+            self._clock,
+            serialize_key=serialize_key,
+            serialize_value=serialize_value,
+            transaction=self._transaction,
+        )
+        self._lock = self._appender.lock
+        self._accumulator.is_interrupted = self._appender.is_interrupted
         self._rest_at, self._rest_by = self.config.batch_size, 0.0
 
     async def start(self) -> None:
@@ -100,7 +103,7 @@ class AsyncProducer:
                 self._session, self.config, self._transaction, self._accumulator, self._sender
             )
         self._accumulator.settler = threading.get_ident()
-        self._is_open = True
+        self._appender.is_open = True
         await self._session.start()
 
     async def __aenter__(self) -> AsyncProducer:
@@ -117,7 +120,8 @@ class AsyncProducer:
 
         An open transaction is aborted. Records that fail here are counted in a warning.
         """
-        was_open, self._is_open, self._is_closed = self._is_open, False, True
+        was_open = self._appender.is_open
+        self._end()
         if not was_open:
             return
         with self._lock:
@@ -136,6 +140,10 @@ class AsyncProducer:
                 await self._session.close()
             self._warn_of_lost(left)
 
+    def _end(self) -> None:
+        """Take no more."""
+        self._appender.is_open, self._appender.is_closed = False, True
+
     def _warn_of_lost(self, batches: list[ProducerBatch]) -> None:
         """The caller may have no future of what waited then; what a transaction gave up was never to be seen."""
         lost = [batch for batch in batches if batch.delivery.error is not None]
@@ -148,17 +156,17 @@ class AsyncProducer:
 
     def abandon(self) -> None:
         """The program ends: log how much is lost, if it is anything, and send no more; from any thread."""
-        if self._is_open:
+        if self._appender.is_open:
             self._sender.abandon()
         with self._lock:
-            left = 0 if self._is_closed else sum(batch.count for batch in self._accumulator.incomplete())
+            left = 0 if self._appender.is_closed else sum(batch.count for batch in self._accumulator.incomplete())
         if left:
             _log.warning("%d records were not sent: close the producer, or flush it, before the program ends", left)
 
     def loop_failed(self) -> None:
         """The event loop has ended: fail all that waits for the producer. Called on the thread that ran the loop."""
         with self._lock:
-            self._is_open, self._is_closed = False, True
+            self._end()
             left = self._accumulator.incomplete()
         self._sender.abandon()
         self._sender.fail_rest()
@@ -184,21 +192,28 @@ class AsyncProducer:
         no room or no such partition. A call that a signal handler interrupts has queued the record or has not; then
         ``on_delivery`` may never be called.
         """
-        record = self.record(topic, value, key, headers, timestamp)
+        appender = self._appender
+        record = appender.record(topic, value, key, headers, partition, timestamp)
         now = self._monotonic()
         if self._accumulator.appended >= self._rest_at or now >= self._rest_by:
             await self._rest(now)
-        deadline = now + self.config.max_block_ms / 1000
+        future = appender.offer(record, on_delivery)
+        if future is None:
+            future = await self._append_later(record, on_delivery, now + self.config.max_block_ms / 1000)
+        if self._accumulator.has_news:
+            self._sender.wake()  # it is on this loop
+            self._accumulator.has_news = False
+        return future
+
+    async def _append_later(self, record: Record, on_delivery: OnDelivery | None, deadline: float) -> RecordFuture:
+        """Append what waits for metadata or for room."""
         while True:
-            tp = self._router.route(topic, record[1], record[2], partition)
+            tp = self._appender.route(record)
             if tp is None:
-                await self.learn(topic, partition, deadline)
+                await self.learn(record.topic, record.partition, deadline)
                 continue
-            future = self.try_append(tp, record, on_delivery)
+            future = self._appender.append(tp, record, on_delivery)
             if future is not None:
-                if self._accumulator.has_news:
-                    self._sender.wake()  # it is on this loop
-                    self._accumulator.has_news = False
                 return future
             room = asyncio.Event()
             self.await_room(room.set)
@@ -212,55 +227,13 @@ class AsyncProducer:
         self._rest_by = now + _REST_INTERVAL
         await asyncio.sleep(0)
 
-    def record(self, topic: str, value: Any, key: Any, headers: Any, timestamp: int | None) -> tuple[Any, ...]:
-        """What is appended: timestamp, key, value, headers. TypeError or ValueError for what is no record."""
-        if self._key_serializer is not None:
-            key = self._key_serializer(topic, key)
-        if self._value_serializer is not None:
-            value = self._value_serializer(topic, value)
-        if key is not None and key.__class__ is not bytes:
-            key = as_bytes(key, "key")
-        if value is not None and value.__class__ is not bytes:
-            value = as_bytes(value, "value")
-        if timestamp is None:
-            timestamp = self._now_ms()
-        elif timestamp.__class__ is not int or not 0 <= timestamp <= layout.MAX_INT64:
-            timestamp = as_timestamp(timestamp)
-        return (timestamp, key, value, () if headers is None else as_headers(headers))
-
-    def try_append(
-        self, tp: TopicPartition, record: tuple[Any, ...], on_delivery: OnDelivery | None
-    ) -> RecordFuture | None:
-        """Add a record now, from any thread; None if there is no room."""
-        if on_delivery is not None:
-            check_callable("on_delivery", on_delivery)
-        if self.is_interrupted():
-            raise interrupted()
-        with self._lock:
-            if not self._is_open or self._transaction is not None or self._sender.fatal is not None:
-                self._check_sending()
-            future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
-            if future is not None:
-                if self._transaction is not None:
-                    self._transaction.joins(tp)  # though it is being ended by now: that waits for this record
-                if on_delivery is not None:
-                    future.delivery.will_tell(partial(future.tell, on_delivery))
-            return future
-
-    def _check_sending(self) -> None:
-        self._require_open()
-        if self._transaction is not None:
-            self._transaction.require_open()
-        elif self._sender.fatal is not None:
-            raise self._sender.fatal
-
     def await_room(self, told: Callable[[], object]) -> None:
         """Call ``told`` when there may be room, and let what is queued go meanwhile; once, and on any thread.
 
         Another thread than the loop's looks for room again before it waits: some may have been made since it looked.
         """
         with self._lock:
-            is_over = self._accumulator.is_empty or not self._is_open  # nobody will make any room
+            is_over = self._accumulator.is_empty or not self._appender.is_open  # nobody will make any room
             if not is_over:
                 self._accumulator.waiters.append(told)
                 self._accumulator.has_news = True
@@ -331,7 +304,7 @@ class AsyncProducer:
         with queueing(futures):
             for tp, data in self.encode_arrow(topic, rows):
                 await self._rest(self._monotonic())
-                while (batch := self.try_add(tp, data)) is None:
+                while (batch := self._appender.add(tp, data)) is None:
                     room = asyncio.Event()
                     self.await_room(room.set)
                     await self.within(self._monotonic() + self.config.max_block_ms / 1000, room.wait())
@@ -348,27 +321,16 @@ class AsyncProducer:
         assert info is not None
         numbers = [each.partition for each in info.partitions]
         led = [each for each in numbers if leaders.leader(TopicPartition(topic, each)) is not None]
-        return encoded_batches(self.config, topic, len(numbers), rows, self._now_ms(), led)
-
-    def try_add(self, tp: TopicPartition, data: bytearray) -> ProducerBatch | None:
-        """Add an encoded batch now, from any thread; None if there is no room."""
-        if self.is_interrupted():
-            raise interrupted()
-        with self._lock:
-            self._check_sending()
-            batch = self._accumulator.add_encoded(tp, data, self._monotonic())
-            if batch is not None and self._transaction is not None:
-                self._transaction.joins(tp)
-            return batch
+        return encoded_batches(self.config, topic, len(numbers), rows, self._clock.now_ms(), led)
 
     async def flush(self) -> None:
         """Return when every record sent before is settled, well or badly."""
-        self._require_open()
+        self._appender.require_open()
         await self._sender.flush()
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The topic's partitions; ApiError if there is no such topic."""
-        self._require_open()
+        self._appender.require_open()
         backoff = self._session.backoff(self.config.max_block_ms)
         return (await self._session.topic(topic, backoff=backoff)).partitions
 
@@ -379,10 +341,6 @@ class AsyncProducer:
         ``throttle-time-total`` are ms, of these answers. Nothing was sent to the broker meanwhile.
         """
         return self._session.throttling.metrics()
-
-    def _require_open(self) -> None:
-        if not self._is_open:
-            raise ClientClosed("the producer is closed" if self._is_closed else "start the producer first")
 
     # Transactions.
 
@@ -428,7 +386,7 @@ class AsyncProducer:
         return commit
 
     def _transactional(self) -> Transaction:
-        self._require_open()
+        self._appender.require_open()
         if self._transaction is None:
             raise ConfigError("transactions need transactional.id")
         return self._transaction

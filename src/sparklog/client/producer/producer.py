@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.client.consumer.group.metadata import GroupMetadata
+from sparklog.client.producer.appender import Record
 from sparklog.client.producer.async_producer import AsyncProducer
 from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture, interrupted, queueing
 from sparklog.client.producer.transaction_driver import Positions
@@ -41,6 +42,7 @@ class Producer:
 
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._producer = AsyncProducer(settings, **more)
+        self._appender, self._accumulator = self._producer._appender, self._producer._accumulator
         self.config = self._producer.config
         self._process = _process
         self._thread = LoopThread(
@@ -52,7 +54,7 @@ class Producer:
         self._thread.run(self._producer.start())
 
     def _check_wait(self) -> None:
-        if self._producer.is_interrupted():
+        if self._appender.is_interrupted():
             raise interrupted()
 
     def __enter__(self) -> Producer:
@@ -86,25 +88,30 @@ class Producer:
         """As ``AsyncProducer.send``; returns at once if there is room and the topic is known."""
         if self._process != _process:
             self._thread.check()
-        producer = self._producer
-        record = producer.record(topic, value, key, headers, timestamp)
-        deadline = room = None
+        appender = self._appender
+        record = appender.record(topic, value, key, headers, partition, timestamp)
+        future = appender.offer(record, on_delivery)
+        if future is None:
+            future = self._append_later(record, on_delivery)
+        if self._accumulator.has_news:
+            self._producer.wake_if_news()
+        return future
+
+    def _append_later(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+        """Append what waits for metadata or for room."""
+        deadline, room = self._deadline(), None
         while True:
-            tp = producer._router.route(topic, record[1], record[2], partition)
-            future = None if tp is None else producer.try_append(tp, record, on_delivery)
+            tp = self._appender.route(record)
+            future = None if tp is None else self._appender.append(tp, record, on_delivery)
             if future is not None:
-                break
-            deadline = self._deadline() if deadline is None else deadline
+                return future
             if tp is None:
-                self._learn(topic, partition, deadline)
+                self._learn(record.topic, record.partition, deadline)
             elif room is None:
                 room = self._asked_for_room()
             else:
                 self._await(room, deadline)
                 room = None
-        if producer._accumulator.has_news:
-            producer.wake_if_news()
-        return future
 
     def _deadline(self) -> float:
         """Up to when a call that begins to wait now may wait."""
@@ -142,7 +149,7 @@ class Producer:
     def _queued(self, tp: TopicPartition, data: bytearray) -> BatchFuture:
         producer = self._producer
         deadline = room = None
-        while (batch := producer.try_add(tp, data)) is None:
+        while (batch := self._appender.add(tp, data)) is None:
             deadline = self._deadline() if deadline is None else deadline
             if room is None:
                 room = self._asked_for_room()

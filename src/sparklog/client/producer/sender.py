@@ -68,8 +68,6 @@ class Sender:
     ) -> None:
         self.add_partitions: Callable[[], Awaitable[None]] | None = None
         """Asks the coordinator to take ``transaction.pending`` in."""
-        self.fatal: SparklogError | None = None
-        """Why nothing can be sent ever again."""
         self._session = session
         self._config = config
         self._accumulator = accumulator
@@ -157,7 +155,7 @@ class Sender:
 
     def _is_stopped(self) -> bool:
         """Where what waits will not be sent any more, give it up."""
-        error = self.fatal if self._transaction is None else self._transaction.obstacle
+        error = self._accumulator.fatal if self._transaction is None else self._transaction.obstacle
         if error is None:
             return False
         with self._lock:
@@ -319,7 +317,7 @@ class Sender:
             error = self._transaction.explained(error)
             self._transaction.batch_failed(error)
         elif verdict is Verdict.FENCED:
-            self.fatal = error
+            self._accumulator.fatal = error
         batch.delivery.fail(error)
 
     def _settle_failed(self, batches: list[ProducerBatch], error: Callable[[ProducerBatch], SparklogError]) -> None:
@@ -429,7 +427,9 @@ class Sender:
         except ApiError as error:
             if error.code.retriable:
                 raise
-            self.fatal = ApiError(error.code, f"no producer id is given: {error}{_RIGHTS.get(error.code, '')}")
+            self._accumulator.fatal = ApiError(
+                error.code, f"no producer id is given: {error}{_RIGHTS.get(error.code, '')}"
+            )
         else:
             self._producer = ProducerId(answer.producer_id, answer.producer_epoch)
 
