@@ -32,7 +32,7 @@ GROUPS: Final = {
         "sparklog.log.validator",
         "sparklog.record.batch",
         "sparklog.record.records",
-        "sparklog.replica.at_end",
+        "sparklog.replica.caught_up_state",
         "sparklog.replica.manager",
         "sparklog.replica.partition",
         "sparklog.replica.purgatory",

@@ -359,12 +359,12 @@ def test_what_fewer_replicas_may_show_is_shown_with_the_settings_that_say_so(man
 @pytest.mark.parametrize("leader", [ME, ME + 1, NO_LEADER])
 def test_a_reader_is_at_the_end_of_no_partition_that_is_here_no_more(manager, leader):
     manager.apply(TP, PartitionState(leader, 3, (ME,), 1), TopicConfig(), ID)
-    at_end = manager.at_end(TP, manager.partition(TP).high_watermark)
-    assert at_end.holds()
+    caught_up = manager.caught_up(TP, manager.partition(TP).high_watermark)
+    assert caught_up.holds()
     manager.stop(TP, delete=True)
-    assert not at_end.holds()
+    assert not caught_up.holds()
     manager.apply(TP, PartitionState(leader, 3, (ME,), 1), TopicConfig(), ID)
-    assert not at_end.holds()
+    assert not caught_up.holds()
 
 
 def test_an_epoch_that_is_yet_to_come_has_no_end(manager):

@@ -14,8 +14,8 @@ Invariants:
   request was given up between two pieces is over, for its client does not know what was told.
 - A client that has all answers of a session knows the high watermark and log start of every partition in it as they
   were last read: what is left out is what he knows.
-- A partition of which the reader was told all, and that stands as it did then (``replica/at_end.py``), is not read
-  again for it. What a session costs is a look at each of its partitions, and a read of those that have moved.
+- A partition of which the reader was told all, and that stands as it did then (``replica/caught_up_state.py``), is not
+  read again for it. What a session costs is a look at each of its partitions, and a read of those that have moved.
 - A partition that gave records goes behind all others, so that none is kept out of a bounded answer for ever.
 - A session names its topics as its first request did, by name or by id; an id that had no name is looked up again with
   each request, one that was told with a name keeps it, so that a topic made anew is told from the one asked for.
@@ -42,7 +42,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.segments import LogPosition
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition
 from sparklog.protocol.slices import MOST_ELEMENTS
-from sparklog.replica.at_end import AtEnd
+from sparklog.replica.caught_up_state import CaughtUpState
 from sparklog.replica.purgatory import Purgatory, StandingOperation
 from sparklog.structs import IsolationLevel, TopicPartition
 
@@ -108,13 +108,13 @@ class Fetch(Protocol):
         """Whether the session's client was last told of another high watermark than this."""
         ...
 
-    def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
-        """The next of ``asked`` gave so much. ``at_ends``: where that was all, by what to find out whether it still is;
+    def take(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> None:
+        """The next of ``asked`` gave so much. ``states``: where that was all, by what to find out whether it still is;
         without any it is not known.
         """
         ...
 
-    def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
+    def answer(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> FetchAnswer:
         """All that was taken and ``fetched``, which is what the last of ``asked`` gave."""
         ...
 
@@ -182,10 +182,10 @@ class SessionlessFetch:
     def is_behind(self, _asked: FetchPartition, _high_watermark: int) -> bool:
         return False
 
-    def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:  # noqa: ARG002
+    def take(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> None:  # noqa: ARG002
         self._fetched += fetched
 
-    def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:  # noqa: ARG002
+    def answer(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> FetchAnswer:  # noqa: ARG002
         return FetchAnswer(self._fetched + fetched)
 
     def throttled(self, throttle_ms: int) -> FetchAnswer:
@@ -195,13 +195,13 @@ class SessionlessFetch:
 class _Cached:
     """One partition of a session: what is asked of it, and what was last told."""
 
-    __slots__ = ("asked", "at_end", "high_watermark", "log_start_offset")
+    __slots__ = ("asked", "caught_up", "high_watermark", "log_start_offset")
 
     def __init__(
-        self, asked: FetchPartition, told: FetchedPartition | None = None, at_end: AtEnd | None = None
+        self, asked: FetchPartition, told: FetchedPartition | None = None, caught_up: CaughtUpState | None = None
     ) -> None:
         self.asked = asked
-        self.at_end = at_end
+        self.caught_up = caught_up
         """By what to find out whether that is all there is; None where it may not be."""
         self.high_watermark = -1 if told is None else told.high_watermark
         self.log_start_offset = -1 if told is None else told.log_start_offset
@@ -209,7 +209,7 @@ class _Cached:
     def ask(self, asked: FetchPartition) -> None:
         """Ask this from now on; a name that was found stays."""
         self.asked = asked._replace(topic=asked.topic or self.asked.topic)
-        self.at_end = None
+        self.caught_up = None
 
     def tells(self, fetched: FetchedPartition) -> bool:
         """Whether the answer must hold the partition; what it is told is remembered."""
@@ -266,7 +266,7 @@ class FetchSession:
         """The partitions under which its requests wait, though they need not be read."""
         self._to_enter: list[TopicPartition] = []
         for cached in partitions.values():
-            if cached.at_end is not None:
+            if cached.caught_up is not None:
                 self.watch(cached)
 
     def update(self, asked: list[FetchPartition], forgotten: list[ForgottenPartition]) -> None:
@@ -318,41 +318,41 @@ class FetchSession:
         is_same, self.reader = reader == self.reader, reader
         asked, room = [], 0
         for cached in self.partitions.values():
-            at_end = cached.at_end
-            if is_same and at_end is not None and at_end.holds_for_request(now_ms):
+            caught_up = cached.caught_up
+            if is_same and caught_up is not None and caught_up.holds_for_request(now_ms):
                 room += max(cached.asked.max_bytes, 0)
             else:
-                cached.at_end = None
+                cached.caught_up = None
                 asked.append(cached.asked)
         return asked, room
 
     def due_again(self) -> list[FetchPartition]:
         """What is to be read when a request has waited."""
-        return [each.asked for each in self.partitions.values() if each.at_end is None or not each.at_end.holds()]
+        return [each.asked for each in self.partitions.values() if each.caught_up is None or not each.caught_up.holds()]
 
     def moved(self) -> list[TopicPartition]:
         """The partitions that were all told, and have moved since."""
-        return [tp for tp, each in self.watched.items() if each.at_end is not None and not each.at_end.holds()]
+        return [tp for tp, each in self.watched.items() if each.caught_up is not None and not each.caught_up.holds()]
 
     def seen(self, tp: TopicPartition) -> tuple[FetchPartition, LogPosition] | None:
         """What is asked of a partition that was all told, and how far it could be seen then."""
         cached = self.watched.get(tp)
-        return None if cached is None or cached.at_end is None else (cached.asked, cached.at_end.bound)
+        return None if cached is None or cached.caught_up is None else (cached.asked, cached.caught_up.bound)
 
     def is_behind(self, asked: FetchPartition, high_watermark: int) -> bool:
         """Whether another high watermark than this was told last."""
         cached = self.partitions.get(_key(asked, uses_ids=self.uses_ids))
         return cached is not None and cached.high_watermark != high_watermark
 
-    def prune(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None]) -> list[FetchedPartition]:
+    def prune(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None]) -> list[FetchedPartition]:
         """What of ``fetched`` is news; what gave records goes to the end."""
         news = []
-        for each, at_end in zip(fetched, at_ends or [None] * len(fetched), strict=True):
+        for each, caught_up in zip(fetched, states or [None] * len(fetched), strict=True):
             key = _key(each, uses_ids=self.uses_ids)
             cached = self.partitions[key]
             is_news = cached.tells(each)  # which may tell the name under which it is watched
-            cached.at_end = at_end
-            if at_end is not None:
+            cached.caught_up = caught_up
+            if caught_up is not None:
                 self.watch(cached)
             if is_news:
                 news.append(each)
@@ -413,16 +413,16 @@ class IncrementalFetch:
         if not is_whole:
             self._sessions.end(self._session)
 
-    def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
-        self._news += self._session.prune(fetched, at_ends)
+    def take(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> None:
+        self._news += self._session.prune(fetched, states)
 
     def is_behind(self, asked: FetchPartition, high_watermark: int) -> bool:
         return self._session.is_behind(asked, high_watermark)
 
-    def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
+    def answer(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> FetchAnswer:
         if self._is_late:
             return FetchAnswer([], self._session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        self.take(fetched, at_ends)
+        self.take(fetched, states)
         return FetchAnswer(self._news, self._session.id)
 
     def throttled(self, throttle_ms: int) -> FetchAnswer:
@@ -445,16 +445,16 @@ class FullFetch(SessionlessFetch):
         for each in asked:
             self._named[_key(each, uses_ids=self._uses_ids)] = each
 
-    def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
+    def take(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> None:
         number = len(self._fetched)
         asked = self.asked[number : number + len(fetched)]
-        for each, told, at_end in zip(asked, fetched, at_ends or [None] * len(fetched), strict=True):
+        for each, told, caught_up in zip(asked, fetched, states or [None] * len(fetched), strict=True):
             key = _key(each, uses_ids=self._uses_ids)
-            self._partitions[key] = _Cached(each._replace(topic=told.topic), told, at_end)
+            self._partitions[key] = _Cached(each._replace(topic=told.topic), told, caught_up)
         super().take(fetched)
 
-    def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
-        self.take(fetched, at_ends)
+    def answer(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> FetchAnswer:
+        self.take(fetched, states)
         session_id = self._sessions.grant(self._partitions, self._now_ms, self._reader, uses_ids=self._uses_ids)
         return FetchAnswer(self._fetched, session_id)
 

@@ -33,7 +33,7 @@ from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
 from sparklog.rate_limit import RateLimitedLogger
-from sparklog.replica.at_end import AtEnd
+from sparklog.replica.caught_up_state import CaughtUpState
 from sparklog.replica.following import Following
 from sparklog.replica.future import FutureReplicas
 from sparklog.replica.in_sync import Proposal
@@ -672,7 +672,9 @@ class ReplicaManager:
         if isinstance(error, OSError):
             self._logs.report(disk_refused("cannot read", error), partition.log.directory)
 
-    def at_end(self, tp: TopicPartition, bound: LogPosition, follower: Follower | None = None) -> AtEnd | None:
+    def caught_up(
+        self, tp: TopicPartition, bound: LogPosition, follower: Follower | None = None
+    ) -> CaughtUpState | None:
         """What to compare with later, of a reader that has been told all up to ``bound``, and has nothing left to
         read there; None of a follower that is not in sync: each time that it asks, it may join.
         """
@@ -680,9 +682,9 @@ class ReplicaManager:
         if partition is None:
             return None
         if follower is None:
-            return AtEnd(partition, bound)
+            return CaughtUpState(partition, bound)
         progress = partition.progress_of(follower.id)
-        return None if progress is None else AtEnd(partition, bound, progress)
+        return None if progress is None else CaughtUpState(partition, bound, progress)
 
     def start_of_readable(self, tp: TopicPartition, offset: int, bound: LogPosition) -> LogPosition:
         """Where the first batch begins that a reader from ``offset`` on may see; ``bound`` where there is none."""

@@ -44,7 +44,7 @@ from sparklog.protocol.hot import fetch as wire
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
 from sparklog.protocol.slices import LARGE_ANSWER, SLICE, Steps, sliced
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.replica.at_end import AtEnd
+from sparklog.replica.caught_up_state import CaughtUpState
 from sparklog.replica.manager import ENDLESS, Follower, ReplicaFetch
 from sparklog.replica.partition import PartitionRead
 from sparklog.replica.purgatory import DelayedOperation
@@ -110,7 +110,7 @@ def _answer(broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fet
     if throttle_ms:
         return fetch.throttled(throttle_ms)
     reading.count()
-    return fetch.answer(reading.fetched, reading.at_ends)
+    return fetch.answer(reading.fetched, reading.states)
 
 
 def _throttle_ms(broker: BrokerContext, request: ApiRequest[FetchRequest], fetched: list[FetchedPartition]) -> int:
@@ -185,8 +185,8 @@ def _answering(
     if throttle_ms:
         return fetch.throttled(throttle_ms)
     reading.count()
-    for fetched, at_ends in zip(sliced(reading.fetched), sliced(reading.at_ends), strict=True):
-        fetch.take(fetched, at_ends)
+    for fetched, states in zip(sliced(reading.fetched), sliced(reading.states), strict=True):
+        fetch.take(fetched, states)
         yield
     return fetch.answer([])
 
@@ -229,7 +229,7 @@ class _Reading:
         self._failed = False
         self.fetched: list[FetchedPartition] = []
         """An element for each that was asked for."""
-        self.at_ends: list[AtEnd | None] = []
+        self.states: list[CaughtUpState | None] = []
         """Of the same, whether that was all there is."""
         self.seen: dict[TopicPartition, tuple[FetchPartition, LogPosition]] = {}
         """What was asked of each partition that could be read, and how far it could be seen."""
@@ -318,7 +318,7 @@ class _Reading:
         if self._version < _FIRST_VERSION_OF_ZSTD and _is_withheld(broker, tp, self._version, told):
             self._fail(told)
         else:
-            self._add(told, self._at_end(tp, asked, read))
+            self._add(told, self._caught_up(tp, asked, read))
 
     def _hasten(self, tp: TopicPartition, asked: FetchPartition, high_watermark: int) -> None:
         """Let the follower hear of the high watermark now, if it knows another."""
@@ -351,16 +351,16 @@ class _Reading:
         self._failed = True
         self._add(told)
 
-    def _add(self, told: FetchedPartition, at_end: AtEnd | None = None) -> None:
+    def _add(self, told: FetchedPartition, caught_up: CaughtUpState | None = None) -> None:
         self.fetched.append(told)
-        self.at_ends.append(at_end)
+        self.states.append(caught_up)
 
-    def _at_end(self, tp: TopicPartition, asked: FetchPartition, read: PartitionRead) -> AtEnd | None:
+    def _caught_up(self, tp: TopicPartition, asked: FetchPartition, read: PartitionRead) -> CaughtUpState | None:
         if read.records is not None or read.diverging is not None or asked.offset != read.bound.offset:
             return None
         if self._rack or self._hastens:  # it is to be told of more than that tells
             return None
-        return self._broker.replicas.at_end(tp, read.bound, self._follower)
+        return self._broker.replicas.caught_up(tp, read.bound, self._follower)
 
     def count(self) -> None:
         """This is answered: it counts for its topics, and what of it is throttled for that."""

@@ -10,7 +10,7 @@ from sparklog.replica.in_sync import FollowerProgress
 from sparklog.replica.partition import Partition
 
 
-class AtEnd:
+class CaughtUpState:
     """How a partition stood when a consumer or a follower was told all that there was.
 
     Everything that decides what a reader is told is compared: whether the partition is here, who leads it under which
