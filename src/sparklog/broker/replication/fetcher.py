@@ -6,6 +6,10 @@ fetch tells the leader of it; one flush serves all that came together. A failure
 no other. A lost connection costs the session, not a record. Each partition is appended in a turn of its own. A
 partition that is to be copied while the leader has nothing for the others waits for no fetch that does not name it,
 nor does one whose pause is over: the leader is asked to wait no longer than the pause.
+
+A follower has no ``fetch.position``: it copies every batch, whatever a reader may see of it, and the end of its own log
+is where it stands. The connection is none of ``net.peers``: it is hung up to give up a fetch that the leader holds, and
+the fetch session ends with it.
 Source: Kafka 3.9, ``AbstractFetcherThread.scala``.
 """
 
