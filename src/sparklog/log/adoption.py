@@ -263,7 +263,8 @@ class Adoption(ABC):
 class AppendAdoption(Adoption):
     """Batches of one transaction that get the next offsets: as if its producer had sent them, one after the other.
 
-    Their offsets count from 0 in the files, and so do those in the names.
+    Their offsets count from 0 in the files, and so do those in the names. Raises ApiError for an offer that begins at
+    another offset, and for a topic that gives records its own time.
     """
 
     def __init__(self, directory: Path, offer: Offer, config: TopicConfig, now_ms: int) -> None:

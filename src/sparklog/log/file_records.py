@@ -53,6 +53,8 @@ class FileRecords:
 
     There is no ``close``: the descriptor lives as long as this object or any slice of it does, so that a segment may be
     deleted while it is still being sent.
+
+    Raises OSError; FileExistsError if it is to be made and has bytes already.
     """
 
     def __init__(self, path: Path, *, create: bool = False, writable: bool = True) -> None:
@@ -146,7 +148,8 @@ class FileRecords:
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes; durable after ``flush``.
 
-        If the disk refuses, the bytes behind count as gone all the same, and go before anything else is written.
+        If the disk refuses, the bytes behind count as gone all the same, and go before anything else is written. Raises
+        LogError for a size that is negative or larger than the file, OSError.
         """
         if not 0 <= size <= self.size:
             raise LogError(f"{self.path}: cannot truncate {self.size} bytes to {size}")

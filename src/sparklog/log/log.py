@@ -939,7 +939,7 @@ class Log:
         return self._durability.is_due(now_ms, self._config.flush_ms)
 
     def close(self) -> None:
-        """Flush and let go. Closing twice is closing once."""
+        """Flush and let go. Closing twice is closing once. Raises LogDirFailed where the disk refuses that."""
         if self._durability.is_over:
             return
         try:

@@ -94,7 +94,10 @@ def rest_path(segment: LogSegment, position: int) -> Path:
 
 
 def keep_rest(segment: LogSegment, position: int) -> None:
-    """Copy the bytes from ``position`` on to a file of their own; durable on return."""
+    """Copy the bytes from ``position`` on to a file of their own; durable on return.
+
+    Raises LogDirFailed, DiskFull; no such file is left then.
+    """
     path = rest_path(segment, position)
     try:
         with open(path, "wb", buffering=0) as file:

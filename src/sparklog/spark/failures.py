@@ -90,7 +90,7 @@ def text_of(error: Exception) -> str:
 
 @contextmanager
 def translated(topic_right: str = "READ") -> Iterator[None]:
-    """Turn the client's errors into DataSourceError. ``topic_right``: what is needed of the topics."""
+    """Raises the client's errors as DataSourceError. ``topic_right``: what is needed of the topics."""
     try:
         yield
     except DataSourceError:
@@ -104,7 +104,7 @@ def translated(topic_right: str = "READ") -> Iterator[None]:
 
 @contextmanager
 def rights_named(needed: Rights) -> Iterator[None]:
-    """Add to an ApiError that refuses something which right the user lacks, as ``translated`` does."""
+    """Add to an ApiError that refuses something which right the user lacks, as ``translated`` does. Raises ApiError."""
     try:
         yield
     except ApiError as error:

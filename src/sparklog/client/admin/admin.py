@@ -123,9 +123,14 @@ class AsyncAdmin(
     GroupAdmin,
     PreparedAdmin,
 ):
-    """On the caller's event loop; ``async with`` starts and closes it. Settings by Kafka's names, as for a producer."""
+    """On the caller's event loop; ``async with`` starts and closes it. Settings by Kafka's names, as for a producer.
+
+    A method raises ApiError for what a broker refuses, and ConnectionFailed where none can be reached; what may pass by
+    itself only when it has not for ``default.api.timeout.ms``.
+    """
 
     def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
+        """Raises ConfigError for settings that it does not know or cannot use."""
         if not isinstance(settings, ClientConfig):
             settings = ClientConfig.from_properties(as_properties(settings, more))
         elif more:
@@ -163,7 +168,10 @@ def _blocking(
 
 
 class Admin:
-    """``AsyncAdmin`` for code that blocks; its loop runs in a thread of its own. ``with`` closes it."""
+    """``AsyncAdmin`` for code that blocks; its loop runs in a thread of its own. ``with`` closes it.
+
+    Its methods raise what those of ``AsyncAdmin`` do, and ClientClosed after ``close``.
+    """
 
     def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
         self._admin = AsyncAdmin(settings, **more)

@@ -34,7 +34,10 @@ def checked_partitions(given: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 
 def as_timestamp(given: Any) -> int:
-    """Milliseconds since 1970."""
+    """Milliseconds since 1970.
+
+    Raises TypeError for what is no whole number, ValueError for one that no record can have.
+    """
     try:
         timestamp = operator.index(given)
     except TypeError:

@@ -271,7 +271,10 @@ class ClientConfig:
 
 
 def as_properties(settings: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> dict[str, str]:
-    """Kafka's names and texts, from a mapping and from keywords, whose underscores stand for dots; None is left out."""
+    """Kafka's names and texts, from a mapping and from keywords, whose underscores stand for dots; None is left out.
+
+    Raises ConfigError for what is neither.
+    """
     if settings is not None and not isinstance(settings, Mapping):
         raise ConfigError(
             f"settings are a mapping, such as {{'bootstrap.servers': 'host:port'}}, or keywords, not {settings!r}"

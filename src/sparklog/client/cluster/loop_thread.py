@@ -167,7 +167,10 @@ class LoopThread:
             self._check_wait()
 
     def close(self) -> None:
-        """Cancel what still runs and end the thread. In a child process it does nothing."""
+        """Cancel what still runs and end the thread. In a child process it does nothing.
+
+        Raises ClientClosed on the thread itself, which cannot wait for its own end.
+        """
         if os.getpid() != self._process or self._loop.is_closed():
             return
         if self.is_current:

@@ -16,7 +16,7 @@ from sparklog.structs import NO_EPOCH, TopicPartition
 
 
 def check_topics(topics: Iterable[str]) -> tuple[str, ...]:
-    """Names of topics."""
+    """Names of topics. Raises LocalProtocolError for one text in place of a list, TypeError for what is no name."""
     if isinstance(topics, str):
         raise LocalProtocolError(f"subscribe takes a list of topics, not the text {topics!r}: write [{topics!r}]")
     given = tuple(topics) if isinstance(topics, Iterable) else (topics,)
@@ -27,7 +27,7 @@ def check_topics(topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """Partitions, each a TopicPartition."""
+    """Partitions, each a TopicPartition. Raises TypeError."""
     if isinstance(partitions, TopicPartition) or not isinstance(partitions, Iterable):
         raise TypeError(f"this takes a list of TopicPartition, not {partitions!r}: write [TopicPartition('t', 0)]")
     given = tuple(partitions)
@@ -37,14 +37,17 @@ def check_partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartiti
 
 
 def check_partition(tp: TopicPartition) -> None:
-    """A topic's name and a number."""
+    """A topic's name and a number. Raises TypeError."""
     fits = isinstance(tp, TopicPartition) and isinstance(tp.topic, str) and _is_whole(tp.partition)
     if not fits:
         raise TypeError(f"this takes a TopicPartition of a str and an int, such as TopicPartition('t', 0), not {tp!r}")
 
 
 def check_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """An offset, bare or with what is stored beside it."""
+    """An offset, bare or with what is stored beside it.
+
+    Raises TypeError, LocalProtocolError for one that is too large.
+    """
     at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
     if not (_is_whole(at.offset) and _is_whole(at.leader_epoch) and isinstance(at.metadata, str)):
         raise TypeError(f"an offset is an int or OffsetAndMetadata(int, int, str), not {offset!r}")
@@ -56,7 +59,7 @@ def check_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
 
 
 def check_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> Offsets:
-    """Offsets to be committed."""
+    """Offsets to be committed. Raises TypeError, LocalProtocolError for one that no log can have."""
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets are a mapping such as {{TopicPartition('t', 0): 5}}, not {offsets!r}")
     found = {}
@@ -69,7 +72,10 @@ def check_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> 
 
 
 def check_timestamps(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Times (ms) that records may have: to a broker a negative one means an end of the partition, or nothing."""
+    """Times (ms) that records may have: to a broker a negative one means an end of the partition, or nothing.
+
+    Raises TypeError, ValueError for a time that no record can have.
+    """
     if not isinstance(timestamps, Mapping):
         raise TypeError(f"timestamps are a mapping such as {{TopicPartition('t', 0): 5}}, not {timestamps!r}")
     found = {}
@@ -80,7 +86,7 @@ def check_timestamps(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPart
 
 
 def check_seconds(timeout: float) -> None:
-    """A time to wait."""
+    """A time to wait. Raises TypeError."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"a timeout is a number of seconds, not {timeout!r}")
 

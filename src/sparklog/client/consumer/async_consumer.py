@@ -49,6 +49,9 @@ class AsyncConsumer:
 
     Settings by Kafka's names, as a mapping or as keywords with underscores (``group_id="g"``). Deserializers are
     called with the bytes of each key or value that is not null. Use it in ``async with``, or ``close`` it.
+
+    What asks the cluster raises ClientClosed after ``close``. ``poll``, ``unsubscribe`` and ``close`` raise
+    LocalProtocolError while another task waits in one of them.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class AsyncConsumer:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
+        """Raises ConfigError for settings that it does not know or cannot use, TypeError for what is no function."""
         check_callable("key_deserializer", key_deserializer)
         check_callable("value_deserializer", value_deserializer)
         self.config = ConsumerConfig.of(settings, **more)
@@ -101,6 +105,10 @@ class AsyncConsumer:
 
         Replaces what was subscribed before. The callbacks get a list of partitions and run inside ``poll``; they may
         be coroutine functions.
+
+        Raises LocalProtocolError unless it is topics or a pattern, and while partitions are assigned, ConfigError
+        without ``group.id``, TypeError for what is no name or no function, and re.error for a pattern that does not
+        compile.
         """
         self._check_open()
         if (topics is None) == (pattern is None):
@@ -118,7 +126,10 @@ class AsyncConsumer:
         group.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whatever others do. Replaces what was assigned before."""
+        """Read these partitions, whatever others do. Replaces what was assigned before.
+
+        Raises LocalProtocolError while topics are subscribed to, TypeError for what is no list of TopicPartition.
+        """
         self._check_open()
         self._subscription.assign(arguments.check_partitions(partitions))
 
@@ -148,7 +159,9 @@ class AsyncConsumer:
     async def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, at most ``max_records`` (``max.poll.records``); none after ``timeout`` seconds without any.
 
-        Within a partition they are in order; partitions take turns.
+        Within a partition they are in order; partitions take turns. Raises WokenUp after ``wakeup``,
+        DeserializationError, CorruptRecord, any other SparklogError that does not pass by itself, LocalProtocolError
+        where nothing is subscribed to or assigned, and what a callback raised.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         return await self._poll(timeout, lambda: self._buffer.take(limit)) or []
@@ -158,7 +171,7 @@ class AsyncConsumer:
     ) -> pa.RecordBatch | None:
         """The next records as columns (those of Spark's Kafka source); None after ``timeout`` seconds without any.
 
-        ``max_bytes`` is looked at between record batches, so the result may be larger by one.
+        ``max_bytes`` is looked at between record batches, so the result may be larger by one. Raises as ``poll`` does.
         """
         return await self._poll(timeout, lambda: self._buffer.take_arrow(max_bytes, max_rows))
 
@@ -237,17 +250,24 @@ class AsyncConsumer:
     # -- positions
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on there."""
+        """Go on there.
+
+        Raises ApiError for a partition that is not assigned, LocalProtocolError for an offset that no log can have, and
+        TypeError.
+        """
         arguments.check_partition(tp)
         at = arguments.check_offset(offset)
         self._subscription.seek(tp, Position(at.offset, LeaderEpoch(at.leader_epoch)))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset of these, or of all that are assigned."""
+        """Go on at the first offset of these, or of all that are assigned.
+
+        Raises ApiError for one that is not assigned.
+        """
         self._request_reset(partitions, EARLIEST_RESET)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record of these, or of all that are assigned."""
+        """Go on behind the last record of these, or of all that are assigned. Raises ApiError for one that is not."""
         self._request_reset(partitions, LATEST_RESET)
 
     def _request_reset(self, partitions: Collection[TopicPartition], reset: OffsetReset) -> None:
@@ -255,7 +275,10 @@ class AsyncConsumer:
             self._subscription.request_reset(tp, reset)
 
     async def position(self, tp: TopicPartition) -> int:
-        """The offset of the next record of ``tp`` that ``poll`` gives; looked up if need be."""
+        """The offset of the next record of ``tp`` that ``poll`` gives; looked up if need be.
+
+        Raises ApiError for a partition that is not assigned, and after ``default.api.timeout.ms``.
+        """
         self._check_open()
         deadline = self._clock.monotonic() + self.config.api_timeout_ms / 1000
         while (at := self._subscription.state(tp).position) is None:
@@ -273,11 +296,17 @@ class AsyncConsumer:
         return to_commit(self._subscription.positions())
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give nothing of these until ``resume``; what was fetched is kept."""
+        """Give nothing of these until ``resume``; what was fetched is kept.
+
+        Raises ApiError for one that is not assigned.
+        """
         self._subscription.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Let ``poll`` return records of these again, from where it had come to."""
+        """Let ``poll`` return records of these again, from where it had come to.
+
+        Raises ApiError for one that is not assigned.
+        """
         self._subscription.resume(partitions)
         self._news.set()
 
@@ -306,7 +335,8 @@ class AsyncConsumer:
     ) -> None:
         """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``.
 
-        If that poll is cancelled before the callback has returned, the next one calls it again.
+        If that poll is cancelled before the callback has returned, the next one calls it again. Raises ConfigError
+        without ``group.id``, TypeError and LocalProtocolError for what are no offsets.
         """
         check_callable("callback", callback)
         self._group().commits.start(self._to_commit(offsets), callback)
@@ -315,28 +345,40 @@ class AsyncConsumer:
         return to_commit(self._subscription.positions()) if offsets is None else arguments.check_offsets(offsets)
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these, or for all that are assigned; None for nothing."""
+        """What the group has committed for these, or for all that are assigned; None for nothing.
+
+        Raises ConfigError without ``group.id``, ApiError.
+        """
         wanted = partitions or self._subscription.assignment
         return dict(await self._group().offsets.committed(list(wanted)))
 
     def consumer_group_metadata(self) -> GroupMetadata:
-        """This consumer's membership, for a producer that commits its offsets in a transaction."""
+        """This consumer's membership, for a producer that commits its offsets in a transaction.
+
+        Raises ConfigError without ``group.id``.
+        """
         return self._group().metadata
 
     # -- what there is
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has."""
+        """The first offset that each partition still has.
+
+        Raises SparklogError: what does not pass by itself, or has not passed after ``default.api.timeout.ms``.
+        """
         return plain_offsets(await self._list_offsets(dict.fromkeys(partitions, EARLIEST)))
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record that this consumer may see."""
+        """The offset behind the last record that this consumer may see. Raises as ``beginning_offsets`` does."""
         return plain_offsets(await self._list_offsets(dict.fromkeys(partitions, LATEST)))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each timestamp (ms); None where there is none."""
+        """The first record at or after each timestamp (ms); None where there is none.
+
+        Raises as ``beginning_offsets`` does, and TypeError.
+        """
         return await self._list_offsets(arguments.check_timestamps(timestamps))
 
     async def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> FoundOffsets:
@@ -359,7 +401,7 @@ class AsyncConsumer:
         return self._session.throttling.metrics()
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of a topic, with their leaders."""
+        """The partitions of a topic, with their leaders. Raises ApiError if there is no such topic."""
         self._check_open()
         return (await self._session.topic(topic)).partitions
 

@@ -89,6 +89,8 @@ class Consumer:
     Settings by Kafka's names, as a mapping or as keywords with underscores (``group_id="g"``). Deserializers are
     called with the bytes of each key or value that is not null. Use it in ``with``, or ``close`` it. It is for one
     thread at a time; only ``wakeup`` may be called by any.
+
+    A call raises ClientClosed after ``close``, and LocalProtocolError while another thread is in one.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Consumer:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
+        """Raises ConfigError for settings that it does not know or cannot use, TypeError for what is no function."""
         self.config = ConsumerConfig.of(settings, **more)
         self._loop = LoopThread("sparklog consumer")
         self._jobs: tuple[SimpleQueue[_Job | None], ...] = ()
@@ -138,7 +141,7 @@ class Consumer:
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """As AsyncConsumer's; the callbacks run in the thread that calls ``poll``."""
+        """As ``AsyncConsumer.subscribe``; the callbacks run in the thread that calls ``poll``."""
         self._call_on_loop(
             self._consumer.subscribe,
             topics,
@@ -149,11 +152,14 @@ class Consumer:
         )
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whatever others do. Replaces what was assigned before."""
+        """Read these partitions, whatever others do. Replaces what was assigned before.
+
+        Raises LocalProtocolError while topics are subscribed to, TypeError for what is no list of TopicPartition.
+        """
         self._call_on_loop(self._consumer.assign, partitions)
 
     def unsubscribe(self) -> None:
-        """Read nothing any more; leaves the group."""
+        """Read nothing any more; leaves the group. Raises what a callback raised, when that is done."""
         self._call(self._consumer.unsubscribe())
 
     @property
@@ -171,7 +177,9 @@ class Consumer:
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, at most ``max_records`` (``max.poll.records``); none after ``timeout`` seconds without any.
 
-        Within a partition they are in order; partitions take turns.
+        Within a partition they are in order; partitions take turns. Raises WokenUp after ``wakeup``,
+        DeserializationError, CorruptRecord, any other SparklogError that does not pass by itself, LocalProtocolError
+        where nothing is subscribed to or assigned, and what a callback raised.
         """
         return self._call(self._consumer.poll(timeout, max_records), undo=self._consumer.give_back)
 
@@ -180,7 +188,7 @@ class Consumer:
     ) -> pa.RecordBatch | None:
         """The next records as columns (those of Spark's Kafka source); None after ``timeout`` seconds without any.
 
-        ``max_bytes`` is looked at between record batches, so the result may be larger by one.
+        ``max_bytes`` is looked at between record batches, so the result may be larger by one. Raises as ``poll`` does.
         """
         return self._call(self._consumer.poll_arrow(timeout, max_bytes, max_rows), undo=self._consumer.give_back)
 
@@ -209,19 +217,29 @@ class Consumer:
     # -- positions
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on there."""
+        """Go on there.
+
+        Raises ApiError for a partition that is not assigned, LocalProtocolError for an offset that no log can have, and
+        TypeError.
+        """
         self._call_on_loop(self._consumer.seek, tp, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset of these, or of all that are assigned."""
+        """Go on at the first offset of these, or of all that are assigned.
+
+        Raises ApiError for one that is not assigned.
+        """
         self._call_on_loop(self._consumer.seek_to_beginning, *partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record of these, or of all that are assigned."""
+        """Go on behind the last record of these, or of all that are assigned. Raises ApiError for one that is not."""
         self._call_on_loop(self._consumer.seek_to_end, *partitions)
 
     def position(self, tp: TopicPartition) -> int:
-        """The offset of the next record of ``tp`` that ``poll`` gives; looked up if need be."""
+        """The offset of the next record of ``tp`` that ``poll`` gives; looked up if need be.
+
+        Raises ApiError for a partition that is not assigned, and after ``default.api.timeout.ms``.
+        """
         return self._call(self._consumer.position(tp))
 
     def positions(self) -> Offsets:
@@ -229,7 +247,10 @@ class Consumer:
         return self._call_on_loop(self._consumer.positions)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give nothing of these until ``resume``; what was fetched is kept."""
+        """Give nothing of these until ``resume``; what was fetched is kept.
+
+        Raises ApiError for one that is not assigned.
+        """
         self._call_on_loop(self._consumer.pause, *partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -259,35 +280,50 @@ class Consumer:
         callback: CommitCallback | None = None,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
     ) -> None:
-        """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``."""
+        """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``.
+
+        Raises ConfigError without ``group.id``, TypeError and LocalProtocolError for what are no offsets.
+        """
         self._call_on_loop(self._consumer.commit_async, self._here(callback), offsets)
 
     def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these, or for all that are assigned; None for nothing."""
+        """What the group has committed for these, or for all that are assigned; None for nothing.
+
+        Raises ConfigError without ``group.id``, ApiError.
+        """
         return self._call(self._consumer.committed(*partitions))
 
     def consumer_group_metadata(self) -> GroupMetadata:
-        """This consumer's membership, for a producer that commits its offsets in a transaction."""
+        """This consumer's membership, for a producer that commits its offsets in a transaction.
+
+        Raises ConfigError without ``group.id``.
+        """
         return self._call_on_loop(self._consumer.consumer_group_metadata)
 
     # -- what there is
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has."""
+        """The first offset that each partition still has.
+
+        Raises SparklogError: what does not pass by itself, or has not passed after ``default.api.timeout.ms``.
+        """
         return self._call(self._consumer.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record that this consumer may see."""
+        """The offset behind the last record that this consumer may see. Raises as ``beginning_offsets`` does."""
         return self._call(self._consumer.end_offsets(partitions))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each timestamp (ms); None where there is none."""
+        """The first record at or after each timestamp (ms); None where there is none.
+
+        Raises as ``beginning_offsets`` does, and TypeError.
+        """
         return self._call(self._consumer.offsets_for_times(timestamps))
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of a topic, with their leaders."""
+        """The partitions of a topic, with their leaders. Raises ApiError if there is no such topic."""
         return self._call(self._consumer.partitions_for(topic))
 
     def metrics(self) -> dict[str, float]:
@@ -304,7 +340,8 @@ class Consumer:
         """Commit (if auto-commit is on), give up the partitions, leave the group (a static member stays), hang up.
 
         After ``timeout`` seconds it hangs up whatever is not done. Raises what a callback raised. Refused, with nothing
-        closed, while another call is under way: in another thread (``wakeup`` ends a poll), or around a callback.
+        closed, while another call is under way: in another thread (``wakeup`` ends a poll), or around a callback. That
+        raises LocalProtocolError.
         """
         if self._is_closed:
             return

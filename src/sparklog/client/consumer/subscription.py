@@ -204,7 +204,10 @@ class SubscriptionState:
     # -- positions
 
     def seek(self, tp: TopicPartition, position: Position) -> None:
-        """The caller's choice, whatever was known before."""
+        """The caller's choice, whatever was known before.
+
+        Raises LocalProtocolError for a negative offset, ApiError for a partition that is not assigned.
+        """
         if position.offset < 0:
             raise LocalProtocolError(f"cannot seek partition {tp} to the offset {position.offset}")
         self._move(self.state(tp), position)

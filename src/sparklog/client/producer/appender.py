@@ -103,7 +103,10 @@ class Appender:
         return None if tp is None else self.append(tp, record, on_delivery)
 
     def append(self, tp: TopicPartition, record: Record, on_delivery: OnDelivery | None) -> RecordFuture | None:
-        """Add a record now; None if there is no room. Raises what ``check`` does."""
+        """Add a record now; None if there is no room.
+
+        Raises what ``check`` does, and ClientClosed in a signal handler that came in the midst of an append.
+        """
         if on_delivery is not None:
             check_callable("on_delivery", on_delivery)
         if self.is_interrupted():
@@ -122,7 +125,7 @@ class Appender:
             return future
 
     def add(self, tp: TopicPartition, data: bytearray) -> ProducerBatch | None:
-        """Add an encoded batch now; None if there is no room. Raises what ``check`` does."""
+        """Add an encoded batch now; None if there is no room. Raises as ``append`` does."""
         if self.is_interrupted():
             raise interrupted()
         with self.lock:
@@ -133,7 +136,8 @@ class Appender:
             return batch
 
     def check(self) -> None:
-        """Raises ClientClosed unless the producer is open, and the error that ended it or spoiled its transaction."""
+        """Raises ClientClosed unless the producer is open; the error that ended it or spoiled its transaction; ApiError
+        where no transaction is open that needs one."""
         self.require_open()
         if self._transaction is not None:
             self._transaction.require_open()

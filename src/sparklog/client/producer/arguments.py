@@ -42,7 +42,7 @@ def check_target(topic: Any, partition: Any) -> None:
 
 
 def as_bytes(given: Any, what: str) -> bytes | None:
-    """A key or value: bytes as they are, text as UTF-8."""
+    """A key or value: bytes as they are, text as UTF-8. Raises TypeError for anything else."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -53,7 +53,7 @@ def as_bytes(given: Any, what: str) -> bytes | None:
 
 
 def as_headers(given: Any) -> Headers:
-    """Pairs of a name and bytes or None, from a mapping or from pairs."""
+    """Pairs of a name and bytes or None, from a mapping or from pairs. Raises TypeError for anything else."""
     try:
         pairs = tuple(given.items() if isinstance(given, Mapping) else given)
         for name, value in pairs:

@@ -72,6 +72,7 @@ class AsyncProducer:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
+        """Raises ConfigError for settings that it does not know or cannot use, TypeError for what is no function."""
         serialize_key = serializing("key_serializer", key_serializer)
         serialize_value = serializing("value_serializer", value_serializer)
         check_callable("partitioner", partitioner)
@@ -189,8 +190,8 @@ class AsyncProducer:
 
         ``headers`` is a mapping or pairs, ``timestamp`` ms since 1970 (now if None). ``on_delivery`` is called with the
         metadata and None, or None and the error; what it raises is logged, whatever it is. Raises ApiError if there is
-        no room or no such partition. A call that a signal handler interrupts has queued the record or has not; then
-        ``on_delivery`` may never be called.
+        no room or no such partition, TypeError or ValueError for what is no record, ClientClosed. A call that a signal
+        handler interrupts has queued the record or has not; then ``on_delivery`` may never be called.
         """
         appender = self._appender
         record = appender.record(topic, value, key, headers, partition, timestamp)
@@ -270,7 +271,7 @@ class AsyncProducer:
             raise no_such_partition(info, partition)
 
     async def within(self, deadline: float, work: Any) -> Any:
-        """What ``work`` gives; ApiError(REQUEST_TIMED_OUT) when it takes longer than ``max.block.ms`` allows."""
+        """What ``work`` gives. Raises ApiError(REQUEST_TIMED_OUT) when it takes longer than ``max.block.ms`` allows."""
         try:
             async with asyncio.timeout(max(deadline - self._monotonic(), 0.0)):
                 return await work
@@ -347,7 +348,8 @@ class AsyncProducer:
     async def init_transactions(self, *, keep_prepared: bool = False) -> None:
         """Take over the transactional id: fence its last owner, and end what that left open.
 
-        With ``keep_prepared`` (two-phase commit) a prepared transaction is kept for ``complete_transaction``.
+        With ``keep_prepared`` (two-phase commit) a prepared transaction is kept for ``complete_transaction``. Raises
+        ApiError: what the coordinator refuses, REQUEST_TIMED_OUT after ``max.block.ms``.
         """
         self._transactional()
         await self._driver.init(keep_prepared)
@@ -357,30 +359,36 @@ class AsyncProducer:
         self._transactional().begin()
 
     async def send_offsets_to_transaction(self, offsets: Positions, group: GroupMetadata | str) -> None:
-        """Commit a group's offsets with the transaction: the next offset to read of each partition."""
+        """Commit a group's offsets with the transaction: the next offset to read of each partition.
+
+        Raises ApiError: what a coordinator refuses, REQUEST_TIMED_OUT after ``max.block.ms``.
+        """
         self._transactional()
         named = GroupMetadata(group) if isinstance(group, str) else GroupMetadata(*group)
         await self._driver.send_offsets(offsets, named)
 
     async def commit_transaction(self) -> None:
-        """Return when all of it is decided. If it raises an error that may pass, call it again."""
+        """Return when all of it is decided. Raises ApiError; if that is retriable, call it again."""
         self._transactional()
         await self._driver.end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Give the transaction up; what was written in it is never seen under ``read_committed``."""
+        """Give the transaction up; what was written in it is never seen under ``read_committed``. Raises ApiError."""
         self._transactional()
         await self._driver.end(commit=False)
 
     async def prepare_transaction(self) -> str:
-        """Two-phase commit: write everything; returns the text by which ``complete_transaction`` will know it."""
+        """Two-phase commit: write everything; returns the text by which ``complete_transaction`` will know it.
+
+        Raises ApiError if a record was not written, ConfigError without ``transaction.two.phase.commit.enable``.
+        """
         transaction = self._transactional()
         await self._sender.flush()
         transaction.check()
         return transaction.prepare()
 
     async def complete_transaction(self, state: str) -> bool:
-        """Commit the prepared transaction if ``state`` names it, else abort it; returns which."""
+        """Commit the prepared transaction if ``state`` names it, else abort it; returns which. Raises ApiError."""
         commit = self._transactional().decide(state)
         await self._driver.end(commit)
         return commit

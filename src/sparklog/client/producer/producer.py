@@ -37,7 +37,7 @@ class Producer:
 
     The arguments are AsyncProducer's. Callbacks run on its thread and must not wait for it. ``with`` closes it; what is
     neither flushed nor closed when the program ends is lost, and a warning says how much. After a fork it works in the
-    parent only.
+    parent only: in the child, as after ``close``, what sends raises ClientClosed.
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -85,7 +85,10 @@ class Producer:
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
-        """As ``AsyncProducer.send``; returns at once if there is room and the topic is known."""
+        """As ``AsyncProducer.send``; returns at once if there is room and the topic is known.
+
+        Raises what that raises.
+        """
         if self._process != _process:
             self._thread.check()
         appender = self._appender
@@ -160,11 +163,11 @@ class Producer:
         return BatchFuture(batch.delivery, batch.count)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Return when every record sent before is settled, well or badly; ApiError after ``timeout`` seconds."""
+        """Return when every record sent before is settled, well or badly. Raises ApiError after ``timeout`` seconds."""
         self._thread.run(self._producer.flush(), timeout)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions; ApiError if there is no such topic."""
+        """As ``AsyncProducer.partitions_for``."""
         return self._thread.run(self._producer.partitions_for(topic))
 
     def metrics(self) -> dict[str, float]:

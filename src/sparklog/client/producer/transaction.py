@@ -175,7 +175,10 @@ class Transaction:
         self._is_doubtful = self._is_doubtful or added is None
 
     def prepare(self) -> str:
-        """Nothing more can be sent, only ``complete``; returns the text that names this transaction."""
+        """Nothing more can be sent, only ``complete``; returns the text that names this transaction.
+
+        Raises ConfigError unless two-phase commits are switched on.
+        """
         if not self.two_phase:
             raise ConfigError("prepare_transaction needs transaction.two.phase.commit.enable=true")
         self._require("prepare", Step.OPEN)

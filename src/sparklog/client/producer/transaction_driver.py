@@ -66,7 +66,10 @@ class TransactionDriver:
         sender.add_partitions = self._add_partitions
 
     async def init(self, keep_prepared: bool = False) -> None:
-        """Take over the transactional id: fence its last holder, and end what it left open unless that is kept."""
+        """Take over the transactional id: fence its last holder, and end what it left open unless that is kept.
+
+        Raises ApiError: INVALID_TXN_STATE the second time, what the coordinator refuses, REQUEST_TIMED_OUT.
+        """
         transaction = self._transaction
         if transaction.step is not Step.UNINITIALIZED:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions were initialized already")

@@ -45,7 +45,7 @@ def read_aborted(path: Path) -> list[AbortedTransaction]:
 
 
 def parse_aborted(data: bytes, path: Path) -> list[AbortedTransaction]:
-    """The entries in ``data``; ``path`` is for the message of the CorruptRecord."""
+    """The entries in ``data``. Raises CorruptRecord if they do not hold together; it names ``path``."""
     if len(data) % _ENTRY.size:
         raise CorruptRecord(f"{path} ends in the middle of an entry")
     entries: list[AbortedTransaction] = []

@@ -67,7 +67,7 @@ def _registry(properties: _Properties) -> SchemaRegistry:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Turns what a registry refuses into what Spark's users see. SchemaNotFound stays what it is."""
+    """Raises what a registry refuses as DataSourceError, which Spark's users see. SchemaNotFound stays what it is."""
     try:
         yield
     except RegistryUnavailable as error:

@@ -82,7 +82,7 @@ def to_registry_values(
     """As ``to_avro_values``, with the id of ``schema`` under ``subject``; without one with its newest version.
 
     The registry is asked here, once. A schema that it does not have is registered with ``auto_register_schemas``, and
-    else refused.
+    else refused. Raises DataSourceError: what the registry refuses, and where the newest version is of JSON Schema.
     """
     settings = registry_settings(registry)
     if schema is not None:

@@ -49,7 +49,11 @@ class TopicWriter:
         """Names and ids of the topics that rows are written to."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Encode and send the rows. Returns when the batches are queued, before they are acknowledged."""
+        """Encode and send the rows. Returns when the batches are queued, before they are acknowledged.
+
+        Raises DataSourceError for a row without a topic, or of a topic or a partition that there is not; SparklogError
+        for what a broker refuses.
+        """
         if not rows.num_rows:
             return
         if self._topic is not None:

@@ -54,7 +54,7 @@ Messages = Sequence[TaskCommitMessage | None]
 
 
 class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """The batch sink. A log can only be appended to."""
+    """The batch sink. Raises DataSourceError for a save mode other than append, and for rows that cannot be written."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:

@@ -114,7 +114,10 @@ class ConsumerCoordinator:
         self._membership.request_rejoin("the subscription has changed")
 
     async def leave(self) -> None:
-        """Give everything up and leave the group; a static member keeps its place there. Cut short, a poll rejoins."""
+        """Give everything up and leave the group; a static member keeps its place there. Cut short, a poll rejoins.
+
+        Raises what a callback raised, when that is done.
+        """
         self._membership.request_rejoin("the consumer did not leave in time")
         joining, self._joining = self._joining, None
         if joining is not None:
