@@ -90,6 +90,52 @@ def test_every_alert_is_raised_by_a_real_prometheus_in_some_test():
     assert {each["alert"] for each in rules()} <= set(re.findall(r'"(Sparklog\w+)"', named))
 
 
+def texts_of(title):
+    """The expressions of a section of the page of metrics."""
+    section = (ROOT / "docs" / "metrics.md").read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+
+
+def panel(title):
+    """The expressions of a panel of the board, over five minutes."""
+    board = json.loads((ROOT / "conf" / "grafana" / "sparklog.json").read_text())
+    (found,) = (each for each in board["panels"] if each["title"] == title)
+    return [each["expr"].replace("$__rate_interval", "5m") for each in found["targets"]]
+
+
+@pytest.mark.skipif(bool(LACK), reason=LACK)
+def test_processor_time_is_divided_among_requests(tmp_path):
+    """600 requests a minute take 6 s of the loop, and 12 s of all threads; three quarters are of Fetch."""
+    requests = 'kafka_network_requestmetrics_requests_total{instance="a", request="%s", version="9"}'
+    loop = 'sparklog_request_loop_seconds_total{instance="a", request="%s"}'
+    series = {
+        requests % "Fetch": 400,
+        requests % "Produce": 200,
+        loop % "Fetch": 45,
+        loop % "Produce": 15,
+        'sparklog_loop_cpu_seconds_total{instance="a"}': 6,
+        'process_cpu_seconds_total{instance="a", job="sparklog"}': 12,
+    }
+    of_the_page, of_apis = texts_of("Processor time of requests")
+    of_the_loop, of_all_threads = panel("Processor time of a request")
+    shares = [{"labels": '{request="Fetch"}', "value": 0.75}, {"labels": '{request="Produce"}', "value": 0.25}]
+    expected = {of_the_page: 0.01, of_the_loop: 0.01, of_all_threads: 0.02}
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": f"0+{step}x10"} for name, step in series.items()],
+        "promql_expr_test": [
+            *(
+                {"expr": expr, "eval_time": "10m", "exp_samples": [{"labels": '{instance="a"}', "value": value}]}
+                for expr, value in expected.items()
+            ),
+            {"expr": of_apis, "eval_time": "10m", "exp_samples": shares},
+        ],
+    }
+    file = tmp_path / "expressions.yml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [test]}))
+    subprocess.run(["promtool", "test", "rules", file], check=True)
+
+
 @pytest.mark.skipif(bool(LACK), reason=LACK)
 @pytest.mark.parametrize(
     "arguments",

@@ -63,6 +63,25 @@ of it. `pytest -s tests/integration/test_metrics_long.py` measures it again, by 
 
 This page is made from the code: `python -m sparklog.metrics.page`.
 
+## Processor time of requests
+
+What a request costs the processor is told by two counters, divided; the board has it as a panel:
+
+```text
+sum by (instance) (rate(sparklog_loop_cpu_seconds_total[5m]))
+  / sum by (instance) (rate(kafka_network_requestmetrics_requests_total[5m]))
+```
+
+It is a mean of all APIs, and what the loop does between requests is in it. `process_cpu_seconds_total` in place of the
+first counter has the other threads too: flushes, conversions for old clients. To read the processor's clock for each
+request would cost each one more than all that is counted of it. So `sparklog_request_loop_seconds_total` is elapsed
+time; it says which API takes how much of the loop's:
+
+```text
+sum by (request) (rate(sparklog_request_loop_seconds_total[5m]))
+  / scalar(sum(rate(sparklog_request_loop_seconds_total[5m])))
+```
+
 ## Lag of groups
 
 The broker that coordinates a group tells its lag, by partition, in three units. Nothing else has to run.
