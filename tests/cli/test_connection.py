@@ -180,7 +180,10 @@ def test_an_operator_needs_what_the_page_says(secured, run, granted, tmp_path, o
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("command", "right"), [("consume", "READ"), ("produce", "WRITE")])
+@pytest.mark.parametrize(
+    ("command", "right"),
+    [("consume", "READ on the topics, and with --group on the group"), ("produce", "WRITE on the topic")],
+)
 @pytest.mark.parametrize("rights", ["", "DESCRIBE topic written"])
 def test_who_may_not_read_or_write_is_told_the_right(secured, run, granted, command, right, rights):
     admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
@@ -188,7 +191,7 @@ def test_who_may_not_read_or_write_is_told_the_right(secured, run, granted, comm
     granted(rights)
     done = run(command, "written", *operator, stdin=b"hello\n")
     assert (done.status, done.out) == (1, "")
-    assert f"the user needs {right} on the topic: see docs/security.md" in done.err
+    assert f"the user needs {right}: see docs/security.md" in done.err
 
 
 def test_every_command_that_may_be_refused_has_its_rights():

@@ -104,7 +104,7 @@ MISUSES = [
     (["produce", "a", "--key-separator", ""], "--key-separator"),
     (["produce", "a", "--acks", "2"], "--acks"),
     (["produce", "a", "--nonsense"], "--nonsense"),
-    (["consume"], "Missing argument 'TOPIC'"),
+    (["consume"], "Missing argument 'TOPIC...'"),
     (["consume", "a", "--from", "yesterday"], "--from"),
     (["consume", "a", "--to", "-1"], "--to"),
     (["consume", "a", "--max", "-1"], "--max"),

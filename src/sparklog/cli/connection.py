@@ -137,15 +137,18 @@ def client_config(bootstrap: str, *, job: str = COMMAND, **properties: str) -> C
     """How ``connected`` connects; the arguments are as for it."""
     from sparklog.client.cluster.config import ClientConfig
 
-    return ClientConfig.from_properties(
-        {
-            "default.api.timeout.ms": _PATIENCE_MS,
-            "socket.connection.setup.timeout.ms": _SETUP_MS,
-            **of_job(job, client_settings(click.get_current_context(silent=True))),
-            "bootstrap.servers": bootstrap,
-            **{name.replace("_", "."): value for name, value in properties.items()},
-        }
-    )
+    return ClientConfig.from_properties(client_properties(bootstrap, job=job, **properties))
+
+
+def client_properties(bootstrap: str, *, job: str = COMMAND, **properties: str) -> dict[str, str]:
+    """The settings of ``client_config`` by Kafka's names, for clients that have more of them."""
+    return {
+        "default.api.timeout.ms": _PATIENCE_MS,
+        "socket.connection.setup.timeout.ms": _SETUP_MS,
+        **of_job(job, client_settings(click.get_current_context(silent=True))),
+        "bootstrap.servers": bootstrap,
+        **{name.replace("_", "."): value for name, value in properties.items()},
+    }
 
 
 @contextmanager

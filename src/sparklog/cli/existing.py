@@ -1,4 +1,5 @@
-"""Topics that a command names: whether one is missing for certain, so that a misspelt name is refused at once.
+"""Topics that a command names: which there are like a pattern, and whether one is missing for certain, so that a
+misspelt name is refused at once.
 
 A topic that was just created is not known to every broker yet, so clients ask again for seconds. Nobody need wait where
 it is certain that there is none: every broker says so for itself, twice with a pause between, and the one that is asked
@@ -7,11 +8,13 @@ for all topics knows some. One that knows none may have just started.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import click
 
+from sparklog.cli.internal import is_internal_topic
 from sparklog.config.likeness import alike
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
@@ -25,6 +28,7 @@ _PAUSE_S = 0.2
 _MOST_S = 1.0
 """How long all answers may take. After that nothing is certain, and the client's own patience counts."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_OF_PATTERNS = frozenset("*?[")
 
 
 def require_topics(cluster: ClusterMetadata, names: Collection[str]) -> None:
@@ -41,6 +45,45 @@ def require_topics(cluster: ClusterMetadata, names: Collection[str]) -> None:
             return
     if missing and there:
         raise ApiError(_UNKNOWN, f"there is no topic {missing[0]!r}{alike(missing[0], there)}")
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it stands for the topics that are like it, as in a shell: no topic has such a character in its name."""
+    return not _OF_PATTERNS.isdisjoint(name)
+
+
+def plain_names(names: Collection[str]) -> list[str]:
+    """Those that are no patterns."""
+    return [each for each in names if not is_pattern(each)]
+
+
+def matched_topics(names: Collection[str], there: Mapping[str, TopicInfo]) -> list[str]:
+    """The names, with the topics in place of each pattern that match it; each once.
+
+    What the brokers and Spark's sinks keep for themselves matches only where the pattern begins with an underscore.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) for a pattern that no topic matches.
+    """
+    found: list[str] = []
+    for name in names:
+        meant = _matches(name, there) if is_pattern(name) else [name]
+        if not meant:
+            raise ApiError(_UNKNOWN, f"no topic matches {name!r}")
+        found += meant
+    return list(dict.fromkeys(found))
+
+
+def named_topics(cluster: ClusterMetadata, names: Collection[str]) -> list[str]:
+    """``matched_topics``, of those that there are now."""
+    is_asked = any(map(is_pattern, names))
+    return matched_topics(names, _ask(cluster, None).topics if is_asked else {})
+
+
+def _matches(pattern: str, there: Mapping[str, TopicInfo]) -> list[str]:
+    return [
+        name
+        for name, each in sorted(there.items())
+        if fnmatchcase(name, pattern) and (pattern.startswith("_") or not is_internal_topic(each))
+    ]
 
 
 def chosen_partitions(topic: TopicInfo, chosen: Collection[int]) -> list[TopicPartition]:

@@ -31,7 +31,7 @@ ROOMS: dict[str, dict[str, str]] = {
     },
     "data": {
         "produce": "Write the lines of a file, or of standard input, to a topic.",
-        "consume": "Print the records of a topic.",
+        "consume": "Print the records of topics.",
         "load": "Load files into a topic, by Spark.",
         "offload": "Move the records of topics into a table, by Spark.",
     },

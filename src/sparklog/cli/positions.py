@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 
 Position = str | int | datetime
 """``earliest``, ``latest``, an offset, or a point in time."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The last so many records of each partition, counted by their offsets."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"-{self.count}"
 
 
 _PATIENCE_S = 5.0
@@ -55,7 +67,14 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def check_order(start: Position, end: Position | None) -> None:
+def parse_start(ctx: click.Context, param: click.Parameter, text: str | None) -> Position | Tail | None:
+    """As ``parse_position``; -N is the last N records, as kcat has it."""
+    if text is not None and re.fullmatch(r"-[1-9]\d*", text, re.ASCII):
+        return Tail(int(text[1:]))
+    return parse_position(ctx, param, text)
+
+
+def check_order(start: Position | Tail, end: Position | None) -> None:
     """Raises UsageError where there can be nothing between the two, whatever the partitions hold."""
     first: Any = start
     if type(start) is type(end) and not isinstance(start, str):
@@ -66,12 +85,12 @@ def check_order(start: Position, end: Position | None) -> None:
         raise click.UsageError(f"--to {_spelt(end)} is not after --from {_spelt(start)}: there is nothing between them")
 
 
-def _spelt(position: Position | None) -> str:
+def _spelt(position: Position | Tail | None) -> str:
     return position.isoformat() if isinstance(position, datetime) else str(position)
 
 
 def resolve_position(
-    admin: Admin, partitions: Collection[TopicPartition], position: Position
+    admin: Admin, partitions: Collection[TopicPartition], position: Position | Tail
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, SparklogError]]:
     """The offset that ``position`` is in each partition, held within what the partition has.
 
@@ -83,6 +102,8 @@ def resolve_position(
     if isinstance(position, int):
         return hold_within(admin, dict.fromkeys(partitions, position))
     first, end, failures = find_extents(admin, partitions, patience=_PATIENCE_S)
+    if isinstance(position, Tail):
+        return {tp: max(end[tp] - position.count, first[tp]) for tp in end}, failures
     return first if position == "earliest" else end, failures
 
 

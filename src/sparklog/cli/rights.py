@@ -15,7 +15,7 @@ _MOVES = f"{_ALTER} (DESCRIBE for --list), for --throttle ALTER_CONFIGS on the c
 _WRITES = "DESCRIBE and WRITE on the transactional ids, READ on groups 'spark-decisions...' and on __spark_decisions"
 RIGHTS_OF_COMMANDS: Final[Mapping[str, str]] = {
     "produce": "WRITE on the topic",
-    "consume": "READ on the topic",
+    "consume": "READ on the topics, and with --group on the group",
     "web": _DESCRIBE,
     "top": _DESCRIBE,
     "doctor": _DESCRIBE,

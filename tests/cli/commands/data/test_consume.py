@@ -315,3 +315,162 @@ def test_a_format_stands_alone(here, topic):
         done = here("consume", topic, "-f", "%s", more)
         assert (done.status, "leave out" in done.err) == (2, True)
     assert here("consume", topic, "-f", "%z").status == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--from", "-3"], range(7, 10)),
+        (["--tail", "3"], range(7, 10)),
+        (["--from", "-99"], range(10)),
+        (["--tail", "5", "--to", "7"], range(5, 7)),
+        (["--tail", "5", "--max", "2"], range(5, 7)),
+        (["--tail", "2", "--follow", "--max", "2"], range(8, 10)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_the_last_records(here, numbers, options, expected):
+    assert here("consume", numbers, *options) == (0, "".join(f"{number}\n" for number in expected), "")
+
+
+def test_the_last_records_of_each_partition(here, topic):
+    here("topic", "create", topic, "--partitions", 2)
+    for partition in range(2):
+        lines = b"".join(b"%d.%d\n" % (partition, number) for number in range(4))
+        here("produce", topic, "-p", partition, stdin=lines)
+    here("topic", "trim", topic, "--partition", 1, "--before", 3, "--yes")
+    assert here("consume", topic, "--tail", 2).out.split() == ["0.2", "0.3", "1.3"]
+
+
+@pytest.mark.skipif(LACK != "", reason=LACK)
+def test_kcat_prints_the_same_last_records(here, bootstrap, numbers):
+    kcat = ["kcat", "-C", "-q", "-e", "-b", bootstrap, "-t", numbers, "-o", "-4"]
+    theirs = subprocess.run(kcat, capture_output=True, check=True, timeout=120)
+    assert here("consume", numbers, "--from", "-4").out == theirs.stdout.decode()
+
+
+def test_several_topics_and_those_that_a_pattern_matches(here, topic):
+    names = [f"{topic}-{letter}" for letter in "abc"]
+    for name in names:
+        here("produce", name, stdin=name[-1].encode() + b"\n")
+    assert here("consume", names[2], names[0]).out == "c\na\n"
+    assert here("consume", names[2], f"{topic}-?").out == "c\na\nb\n"
+    assert here("consume", f"{topic}-[bc]", "-f", "%t=%s ").out == f"{names[1]}=b {names[2]}=c "
+    none = here("consume", f"{topic}-x*")
+    assert (none.status, none.out) == (1, "")
+    assert f"no topic matches '{topic}-x*'; see \"sparklog topic list\"" in none.err
+
+
+def test_what_is_not_committed_is_left_out_where_asked(here, topic, bootstrap, admin):
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    with Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        for value, ends in ((b"committed", True), (b"aborted", False)):
+            producer.begin_transaction()
+            producer.send(topic, value)
+            producer.flush()
+            producer.commit_transaction() if ends else producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"open")
+        producer.flush()
+        assert here("consume", topic).out.split() == ["committed", "aborted", "open"]
+        assert here("consume", topic, "--committed").out.split() == ["committed"]
+        member = here("consume", topic, "--committed", "--group", topic)
+        assert (member.status, member.out.split()) == (0, ["committed"])
+        producer.abort_transaction()
+
+
+@pytest.fixture
+def read(here, numbers):
+    """``read(*options)``: what a member of a group gets of the ten numbers, as numbers."""
+
+    def call(*options):
+        done = here("consume", numbers, "--group", numbers, *options)
+        assert done.status == 0, done.err
+        return [int(line) for line in done.out.split()]
+
+    return call
+
+
+def committed(admin, group):
+    return sum(each.offset for each in admin.group_offsets(group).values())
+
+
+def test_a_group_reads_on_where_it_was(here, read, numbers, admin):
+    assert read("--max", 3) == [0, 1, 2]
+    assert committed(admin, numbers) == 3
+    assert read() == list(range(3, 10))
+    nothing = here("consume", numbers, "--group", numbers)
+    assert nothing == (0, "", f"nothing to read: group {numbers} has read what there is\n")
+    here("produce", numbers, stdin=b"10\n")
+    assert read("--follow", "--max", 1) == [10]
+    assert not admin.describe_groups([numbers])[numbers].members
+
+
+def test_a_new_group_begins_where_it_is_told(here, read, numbers, admin):
+    assert read("--from", "latest") == []
+    assert committed(admin, numbers) == 10
+    here("produce", numbers, stdin=b"10\n")
+    assert read("--from", "earliest") == [10]
+
+
+def test_what_a_member_has_printed_is_committed_when_it_is_interrupted(here, spawn, interrupt, numbers, read, admin):
+    """But for the last round: the signal may come before it counts as printed."""
+    at = ("consume", numbers, "--group", numbers, "--follow")
+    member = spawn(*at, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert [int(member.stdout.readline()) for _ in range(10)] == list(range(10))
+    here("produce", numbers, stdin=b"10\n")
+    assert member.stdout.readline() == b"10\n"
+    out, err = interrupt(member)
+    assert (member.returncode, out, err.strip()) == (130, b"", b"")
+    reached = committed(admin, numbers)
+    assert reached in (10, 11)
+    here("produce", numbers, stdin=b"11\n")
+    assert read() == list(range(reached, 12))
+
+
+def test_what_a_member_could_not_print_is_read_again(spawn, numbers, read):
+    with open("/dev/full", "wb") as full:
+        member = spawn("consume", numbers, "--group", numbers, stdout=full, stderr=subprocess.PIPE)
+        _, err = member.communicate(timeout=60)
+    assert (member.returncode, err) == (1, b"sparklog: no space left on device\n")
+    assert read() == list(range(10))
+
+
+def test_a_member_prints_all_of_its_records_in_any_form(here, varied):
+    plain = here("consume", varied, "--output", "json").out
+    assert here("consume", varied, "--group", f"{varied}-1", "--output", "json").out == plain
+    form = here("consume", varied, "--format", ALL_TOKENS).out
+    assert here("consume", varied, "--group", f"{varied}-2", "--format", ALL_TOKENS).out == form
+
+
+def test_a_member_of_several_partitions_stops_at_so_many(here, topic):
+    here("topic", "create", topic, "--partitions", 3)
+    for partition in range(3):
+        here("produce", topic, "-p", partition, stdin=b"".join(b"%d.%d\n" % (partition, n) for n in range(4)))
+    found = []
+    for most in (5, 2, 5):
+        lines = here("consume", topic, "--group", topic, "--max", most).out.split()
+        assert len(lines) == most
+        found += lines
+    assert sorted(found) == [f"{partition}.{number}" for partition in range(3) for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--group", ""], "'--group': must not be empty"),
+        (["--group", "g", "--from", "5"], "--group reads on where the group is"),
+        (["--group", "g", "--tail", "5"], "--group reads on where the group is"),
+        (["--group", "g", "--to", "5"], "--group reads to the end: leave out --to"),
+        (["--group", "g", "--partition", "5"], "leave out --partition"),
+        (["--tail", "5", "--from", "3"], "--tail says where to begin: leave out --from"),
+        (["--from", "-0"], "'-0' is none of"),
+        (["other", "--partition", "5"], "--partition needs the one TOPIC that it is of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_does_not_fit_together_is_refused(run, options, told):
+    result = run("consume", "any", *options)
+    assert (result.status, result.out) == (2, "")
+    assert told in result.err.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""``sparklog consume``: the records of a topic, as lines."""
+"""``sparklog consume``: the records of topics, as lines."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from sparklog.cli.connection import administering, advised, bootstrap_option, connected, is_refusal
+from sparklog.cli.connection import administering, advised, bootstrap_option, client_properties, connected, is_refusal
 from sparklog.cli.display import json_lines_option, progress
-from sparklog.cli.existing import chosen_partitions
+from sparklog.cli.existing import chosen_partitions, is_pattern, named_topics, plain_names
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.interruption import Interruption, interruptible
-from sparklog.cli.names import TOPIC
+from sparklog.cli.names import GROUP, TOPIC
 from sparklog.cli.numbers import WholeNumber
-from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
+from sparklog.cli.positions import (
+    METAVAR,
+    Position,
+    Tail,
+    check_order,
+    parse_position,
+    parse_start,
+    resolve_position,
+)
 from sparklog.cli.records.json_records import json_lines
 from sparklog.cli.registry_values import RegistryValues, registry_options
 from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, SparklogError
@@ -75,11 +83,29 @@ def _parse_format(_ctx: click.Context, _param: click.Parameter, text: str | None
         raise click.BadParameter(str(error)) from error
 
 
+def _named(_ctx: click.Context, _param: click.Parameter, group: str | None) -> str | None:
+    if group == "":
+        raise click.BadParameter("must not be empty")
+    return group
+
+
+def _tail(ctx: click.Context, _param: click.Parameter, count: int | None) -> None:
+    """--tail 5 is --from -5."""
+    if count is None:
+        return
+    if ctx.get_parameter_source("start") is not click.core.ParameterSource.DEFAULT:
+        raise click.UsageError("--tail says where to begin: leave out --from")
+    ctx.params["start"] = Tail(count)
+
+
 @click.command()
-@click.argument("topic", type=TOPIC)
+@click.argument("topics", type=TOPIC, nargs=-1, required=True, metavar="TOPIC...")
 @click.option(
-    "--from", "start", metavar=METAVAR, callback=parse_position, default="earliest", show_default=True,
-    help="Where to begin, in every partition.",
+    "--from", "start", metavar=f"{METAVAR}|-N", callback=parse_start, default="earliest", show_default=True,
+    is_eager=True, help="Where to begin, in every partition; -5: with its last five records.",
+)  # fmt: skip
+@click.option(
+    "--tail", type=WholeNumber(1), metavar="N", expose_value=False, callback=_tail, help="As --from -N.",
 )  # fmt: skip
 @click.option(
     "--to", "end", metavar=METAVAR, callback=parse_position,
@@ -95,6 +121,12 @@ def _parse_format(_ctx: click.Context, _param: click.Parameter, text: str | None
     help="Only this partition; may be repeated.",
 )
 @click.option("-n", "--max", "most", type=WholeNumber(1), help="Print at most so many records.")
+@click.option(
+    "-g", "--group", type=GROUP, callback=_named, help="Read on where this group is, as a member of it, and commit."
+)
+@click.option(
+    "--committed", is_flag=True, help="Leave out records of transactions that are open or aborted (read_committed)."
+)
 @registry_options
 @click.option("-k", "--keys", is_flag=True, help="Print each record's key before its value; null is \\N.")
 @click.option("--key-separator", default="\t", help="What is printed between key and value; default: a tab.")
@@ -105,24 +137,34 @@ def _parse_format(_ctx: click.Context, _param: click.Parameter, text: str | None
 @json_lines_option
 @bootstrap_option
 def consume(
-    topic: str,
-    start: Position,
+    topics: tuple[str, ...],
+    start: Position | Tail,
     end: Position | None,
     follow: bool,
     partitions: tuple[int, ...],
     most: int | None,
+    group: str | None,
     bootstrap: str,
-    **shape: Any,
+    **more: Any,
 ) -> None:
-    """Print the records of TOPIC, a line a record, each partition's in order.
+    """Print the records of each TOPIC, a line a record, each partition's in order.
+
+    A TOPIC may be a pattern as in a shell, such as 'clicks-*' in quotes: it means the topics that it matches now.
 
     Partitions that cannot be read now, and what stands behind a damaged batch, are left out: standard error says which
     and why, and the exit code is 1. With --follow, brokers that go away are waited for: a line on standard error says
     so, and another when it goes on.
 
+    With --group, the partitions are shared with the other members of the group, which read on where it has committed;
+    where it has not, --from earliest or latest says where. What is printed is committed: every five seconds, and at the
+    end, whatever ends it (Ctrl-C, --max, a reader that goes away). So no record is left out, and some are printed again
+    if it is killed, or interrupted while it prints them. Without --follow it ends when this member has come to the end
+    of its partitions, as it was when the command began.
+
     With --registry, values in the wire format of schema registries are printed as JSON, by their schemas.
 
-    A time is as in 2013-07-04, 2013-07-04T12:00 or 2013-07-04T12:00:00-04:00; without a zone it is UTC.
+    A time is as in 2013-07-04, 2013-07-04T12:00 or 2013-07-04T12:00:00-04:00; without a zone it is UTC. The last
+    records are counted by their offsets: a partition that is compacted, or written in transactions, has fewer.
 
     A FORMAT is printed for each record, with no end of a line but what it says. In it %s is the value and %S its length
     (-1 for null), %R that length as four bytes, %k and %K the same of the key, %t topic, %p partition, %o offset, %T
@@ -132,22 +174,32 @@ def consume(
     \b
     Examples:
       sparklog consume greetings
-      sparklog consume clicks --from latest --follow --keys
+      sparklog consume clicks --tail 10 --follow --keys
       sparklog consume clicks --from 2013-07-04T00:00 --to 2013-07-05T00:00 --json
       sparklog consume clicks --partition 3 --from 1000 --max 10
+      sparklog consume 'clicks-*' orders --committed --output json
+      sparklog consume clicks --group readers --follow
       sparklog consume clicks -f '%t-%p@%o %k: %s (%S bytes)\\n'
     """
     if follow and end is not None:
         raise click.UsageError("--follow has no end: leave out --to, or --follow")
+    if partitions and (len(topics) > 1 or is_pattern(topics[0])):
+        raise click.UsageError("--partition needs the one TOPIC that it is of")
     check_order(start, end)
-    separator = os.fsencode(shape["key_separator"].replace("\\t", "\t"))
-    layout = _Layout(shape["as_json"], shape["keys"], separator, shape["form"])
+    if group is not None:
+        _check_shared(start, end, partitions)
+    separator = os.fsencode(more["key_separator"].replace("\\t", "\t"))
+    layout = _Layout(more["as_json"], more["keys"], separator, more["form"])
     if layout.form is not None and (layout.as_json or layout.keys):
         raise click.UsageError("--format says all: leave out --keys and --output json")
-    values = RegistryValues(shape["registry"], shape["registry_config"])
-    with connected(bootstrap, [topic], request_timeout_ms=_ANSWER_MS) as cluster:
-        reading = _Reading(cluster, topic, partitions, layout, values)
-        if follow:
+    values = RegistryValues(more["registry"], more["registry_config"])
+    level = {"isolation_level": "read_committed"} if more["committed"] else {}
+    with connected(bootstrap, plain_names(topics), request_timeout_ms=_ANSWER_MS, **level) as cluster:
+        reading = _Reading(cluster, named_topics(cluster, topics), partitions, layout, values)
+        if group is not None:
+            reset = {"group.id": group, "auto.offset.reset": str(start)}
+            reading.share({**client_properties(bootstrap, **level), **reset}, most, is_endless=follow)
+        elif follow:
             reading.follow(start, most)
         else:
             reading.read(start, "latest" if end is None else end, most)
@@ -156,13 +208,25 @@ def consume(
         raise click.exceptions.Exit(1)
 
 
+def _check_shared(start: Position | Tail, end: Position | None, partitions: tuple[int, ...]) -> None:
+    """Raises UsageError for what a member of a group cannot choose."""
+    if not isinstance(start, str):
+        raise click.UsageError(
+            "--group reads on where the group is; where it is nowhere, --from earliest or latest says"
+        )
+    if end is not None:
+        raise click.UsageError("--group reads to the end: leave out --to")
+    if partitions:
+        raise click.UsageError("--group shares the partitions among its members: leave out --partition")
+
+
 class _Reading:
     """Reads the partitions that can be read. Of one that cannot be, or no further, standard error says so."""
 
     def __init__(
         self,
         cluster: ClusterMetadata,
-        topic: str,
+        topics: list[str],
         chosen: tuple[int, ...],
         layout: _Layout,
         values: RegistryValues,
@@ -170,12 +234,13 @@ class _Reading:
         self.left_out: set[TopicPartition] = set()
         """The partitions of which not all was printed that was asked for."""
         self._cluster = cluster
-        self._topic = topic
-        self._wanted = chosen_partitions(cluster.topic(topic), chosen)
+        self._topics = topics
+        self._wanted = [tp for each in topics for tp in chosen_partitions(cluster.topic(each), chosen)]
         self._layout = layout
         self._values = values
+        self._printed = 0
 
-    def read(self, start: Position, end: Position, most: int | None) -> None:
+    def read(self, start: Position | Tail, end: Position, most: int | None) -> None:
         """Print what stands between the two, in the partitions that can be asked."""
         with administering(self._cluster) as admin:
             starts, failures = resolve_position(admin, self._wanted, start)
@@ -184,11 +249,14 @@ class _Reading:
             total = sum(max(at - starts[tp], 0) for tp, at in ends.items())
             if ends and not total:
                 click.echo(f"no records there: {_extent(admin, list(ends))}", err=True)
-        with progress(f"from {self._topic}", total if most is None else min(most, total), "records") as advance:
-            rounds = self._bounded({tp: (starts[tp], at) for tp, at in ends.items() if starts[tp] < at})
+        with progress(
+            f"from {', '.join(self._topics)}", total if most is None else min(most, total), "records"
+        ) as advance:
+            asked = [tp for tp in self._wanted if tp in ends and starts[tp] < ends[tp]]
+            rounds = self._bounded({tp: (starts[tp], ends[tp]) for tp in asked})
             self._print(rounds, most, None if sys.stdout.isatty() else advance)
 
-    def follow(self, start: Position, most: int | None) -> None:
+    def follow(self, start: Position | Tail, most: int | None) -> None:
         """Print what comes, until it is interrupted; a partition that cannot be asked at the start is left out."""
         with administering(self._cluster) as admin:
             starts, failures = resolve_position(admin, self._wanted, start)
@@ -197,11 +265,25 @@ class _Reading:
             with interruptible((signal.SIGINT,)) as interruption:
                 self._print(self._following(starts, interruption), most)
 
+    def share(self, settings: Mapping[str, str], most: int | None, *, is_endless: bool) -> None:
+        """Print what the group of the settings has not read yet, as one of its members, and commit that."""
+        from sparklog.cli.records.member import joined
+
+        with (
+            interruptible() as interruption,
+            joined(settings, self._topics, self._cluster.clock) as member,
+        ):
+            ends = None if is_endless else member.ends(self._topics)
+            self._print(member.rounds(self._layout.columns, interruption, most, ends), None)
+        if not self._printed and not is_endless:
+            click.echo(f"nothing to read: group {settings['group.id']} has read what there is", err=True)
+
     def _print(self, rounds: Iterator[_Round], most: int | None, advance: Any = None) -> None:
         """``most`` records of them; a round is flushed before the next is asked for."""
         wanted = rounds if most is None else _first(most, rounds)
         for tp, columns in self._values.shown(wanted):
             _write(_lines(tp, columns, self._layout))
+            self._printed += len(columns["value"])
             if advance is not None:
                 advance(len(columns["value"]))
 
