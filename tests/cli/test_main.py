@@ -62,7 +62,7 @@ ASKING = [
 
 MISUSES = [
     (["clean"], "No such command 'clean'"),
-    (["topic", "create"], "Missing argument 'NAME'"),
+    (["topic", "create"], "Missing argument 'NAME...'"),
     (["topic", "create", "a", "--partitions", "0"], "--partitions"),
     (["topic", "create", "a", "--replication", "x"], "--replication"),
     (["topic", "create", "a", "--config", "retention.ms"], "--config"),

@@ -65,10 +65,10 @@ def matched_topics(names: Collection[str], there: Mapping[str, TopicInfo]) -> li
     """
     found: list[str] = []
     for name in names:
-        meant = _matches(name, there) if is_pattern(name) else [name]
-        if not meant:
+        matches = [each for each in sorted(there.values(), key=_name) if _is_meant(each, name)]
+        if is_pattern(name) and not matches:
             raise ApiError(_UNKNOWN, f"no topic matches {name!r}")
-        found += meant
+        found += map(_name, matches) if is_pattern(name) else [name]
     return list(dict.fromkeys(found))
 
 
@@ -78,12 +78,20 @@ def named_topics(cluster: ClusterMetadata, names: Collection[str]) -> list[str]:
     return matched_topics(names, _ask(cluster, None).topics if is_asked else {})
 
 
-def _matches(pattern: str, there: Mapping[str, TopicInfo]) -> list[str]:
-    return [
-        name
-        for name, each in sorted(there.items())
-        if fnmatchcase(name, pattern) and (pattern.startswith("_") or not is_internal_topic(each))
-    ]
+def is_listed(topic: TopicInfo, names: Collection[str], *, internal: bool) -> bool:
+    """Whether a list of these names and patterns has the topic; without any it has all but internal ones."""
+    if not names:
+        return internal or not is_internal_topic(topic)
+    return any(_is_meant(topic, name, internal) for name in names)
+
+
+def _is_meant(topic: TopicInfo, pattern: str, internal: bool = False) -> bool:
+    is_open = internal or pattern.startswith("_") or not is_internal_topic(topic)
+    return is_open and fnmatchcase(topic.name, pattern)
+
+
+def _name(topic: TopicInfo) -> str:
+    return topic.name
 
 
 def chosen_partitions(topic: TopicInfo, chosen: Collection[int]) -> list[TopicPartition]:

@@ -131,6 +131,79 @@ def test_what_cannot_be_deleted_stops_no_other_deletion(here, topic):
     assert other not in listed
 
 
+@pytest.fixture
+def three(here, topic):
+    """Three topics, of which one has a record."""
+    names = [f"{topic}-{letter}" for letter in "abc"]
+    assert here("topic", "create", *names, "--partitions", 2, "--config", "retention.ms=3600000").status == 0
+    here("produce", names[1], stdin=b"1\n")
+    return names
+
+
+def test_several_topics_are_created_and_what_cannot_be_stops_no_other(here, topic, three):
+    done = here("topic", "create", f"{topic}-d", three[0], f"{topic}/", f"{topic}-e", "--partitions", 3)
+    assert (done.status, done.out) == (
+        1,
+        f"created topic {topic}-d: 3 partitions, 1 copy each\ncreated topic {topic}-e: 3 partitions, 1 copy each\n",
+    )
+    first, second = done.err.splitlines()
+    assert f"topic '{three[0]}' exists already" in first
+    assert f"'{topic}/' cannot be a topic's name" in second
+
+
+def test_a_topic_that_exists_may_be_left_as_it_is(here, topic, three):
+    again = here("topic", "create", three[0], f"{topic}-d", "--partitions", 5, "--if-not-exists")
+    assert again == (
+        0,
+        f"topic {three[0]} exists: it stays as it is\ncreated topic {topic}-d: 5 partitions, 1 copy each\n",
+        "",
+    )
+    assert len(json.loads(here("topic", "describe", three[0], "-o", "json").out)["partitions"]) == 2
+    told = here("topic", "create", three[0], "--if-not-exists", "-o", "json")
+    assert (told.status, json.loads(told.out)) == (0, {"exists": three[0]})
+    refused = here("topic", "create", f"{topic}/", "--if-not-exists")
+    assert (refused.status, "cannot be a topic's name" in refused.err) == (1, True)
+
+
+def test_several_topics_and_those_of_a_pattern_are_described(here, topic, three):
+    text = here("topic", "describe", three[2], three[0]).out
+    assert text == here("topic", "describe", three[2]).out + "\n" + here("topic", "describe", three[0]).out
+    documents = json.loads(here("topic", "describe", f"{topic}-*", "-o", "json").out)
+    assert [each["topic"] for each in documents] == three
+    assert documents[1] == json.loads(here("topic", "describe", three[1], "-o", "json").out)
+    (only,) = json.loads(here("topic", "describe", f"{topic}-[b]", "-o", "json").out)
+    assert only == documents[1]
+    none = here("topic", "describe", f"{topic}-x*")
+    assert (none.status, none.out) == (1, "")
+    assert f"no topic matches '{topic}-x*'" in none.err
+    ailing = here("topic", "describe", *three, "--under-replicated", "-o", "json")
+    assert (ailing.status, json.loads(ailing.out)) == (0, [])
+
+
+def test_topics_of_some_names_are_listed(here, topic, three):
+    def listed(*names):
+        return [each["topic"] for each in json.loads(here("topic", "list", *names, "-o", "json").out)]
+
+    assert listed(f"{topic}-[ac]") == [three[0], three[2]]
+    assert listed(three[1], f"{topic}-?") == three
+    assert listed(f"{topic}-x*") == []
+    records = [row[3] for row in rows(here("topic", "list", *three).out)[1:]]
+    assert records == ["0", "1", "0"]
+    unknown = here("topic", "list", f"{topic}-x")
+    assert (unknown.status, unknown.out) == (1, "")
+    assert f"there is no topic '{topic}-x'" in unknown.err
+
+
+def test_a_pattern_matches_internal_topics_where_they_are_meant(here, bootstrap):
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        if "__spark_decisions" not in {each.name for each in admin.list_topics()}:
+            admin.create_topics([NewTopic("__spark_decisions", 1)])
+    assert "__spark_decisions" not in here("topic", "list", "*decisions").out
+    assert "__spark_decisions" in here("topic", "list", "*decisions", "--internal").out
+    assert "__spark_decisions" in here("topic", "list", "__*decisions").out
+    assert "__spark_decisions" in here("topic", "list", "__spark_decisions").out
+
+
 @pytest.mark.parametrize(("answer", "status", "left"), [("n\n", 130, True), ("y\n", 0, False)], ids=["no", "yes"])
 def test_a_person_is_asked_before_a_topic_is_deleted(here, spawn, topic, answer, status, left):
     here("topic", "create", topic)

@@ -15,7 +15,6 @@ from sparklog.cli.connection import (
     registry_options,
     say_if_partial,
 )
-from sparklog.cli.deletion import delete_each
 from sparklog.cli.display import (
     confirm,
     counted,
@@ -28,6 +27,7 @@ from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_group
 from sparklog.cli.names import GROUP
+from sparklog.cli.series import delete_each
 from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from sparklog.cli.commands.cluster.cluster import min_isr_of
 from sparklog.cli.commands.cluster.trim import trim
 from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
-from sparklog.cli.deletion import delete_each
 from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
+from sparklog.cli.existing import is_listed, is_pattern, matched_topics, plain_names
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
-from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.names import TOPIC
 from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.series import delete_each, in_series
 from sparklog.cli.settings import ON_TOPIC, check_deleted, described_changes, parse_changes, parse_settings, told
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import uuid_to_text
@@ -40,6 +40,16 @@ _PLACES = ("leader", "replicas", "in sync", "offline")
 """Where a partition is: the columns that ``_places`` fills."""
 
 
+class _Described(NamedTuple):
+    """What is known of a topic besides what its partitions hold."""
+
+    found: TopicInfo
+    configs: list[ConfigEntry]
+    eligible: dict[int, tuple[int, ...]]
+    """The eligible replicas by partition."""
+    retention: list[tuple[Replica, RetentionState]]
+
+
 @click.group(cls=GuessingGroup)
 def topic() -> None:
     """Create, list, describe, alter, trim and delete topics.
@@ -61,7 +71,7 @@ topic.add_command(trim)
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("-p", "--partitions", type=WholeNumber(1), default=1, show_default=True, help="How many partitions.")
 @click.option(
     "-r", "--replication", type=WholeNumber(1), default=1, show_default=True,
@@ -70,42 +80,65 @@ topic.add_command(trim)
 @click.option(
     "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."
 )
+@click.option("--if-not-exists", "may_exist", is_flag=True, help="Leave a topic that exists as it is; exit code 0.")
 @done_option
 @bootstrap_option
-def create(name: str, partitions: int, replication: int, settings: tuple[str, ...], bootstrap: str) -> None:
-    """Create the topic NAME.
+def create(
+    names: tuple[str, ...],
+    partitions: int,
+    replication: int,
+    settings: tuple[str, ...],
+    may_exist: bool,
+    bootstrap: str,
+) -> None:
+    """Create topics.
 
     It says "created" when every partition has a leader that takes records. Settings are Kafka's; "sparklog topic
     describe NAME --all-configs" lists them. With cleanup.policy=compact the topic keeps the last record of each key,
     and takes none without a key; "sparklog compact status" shows how far it is cleaned.
 
+    A topic that cannot be created does not keep the others from being created. The exit code is then 1. With
+    --if-not-exists, one that exists stays as it is: its partitions and settings may be others.
+
     \b
     Examples:
       sparklog topic create clicks --partitions 8
       sparklog topic create clicks --config retention.ms=86400000 --config max.message.bytes=4194304
+      sparklog topic create clicks orders --replication 3 --if-not-exists
     """
     from sparklog.client.admin.admin import NewTopic
 
     if replication > _MOST_COPIES:
         raise click.BadParameter("no cluster has so many brokers", param_hint="--replication")
     parsed = parse_settings(settings)
-    with administered(bootstrap) as admin:
+
+    def created(name: str) -> None:
         try:
             admin.create_topics([NewTopic(name, partitions, replication, parsed)])
         except ApiError as error:
+            if may_exist and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                say_done(f"topic {name} exists: it stays as it is", exists=name)
+                return
             if ErrorCode.KAFKA_STORAGE_ERROR.name in str(error):
                 _say_room(admin)
             raise
-    words = f"created topic {name}: {counted(partitions, 'partition')}, {counted(replication, 'copy', 'copies')} each"
-    say_done(words, created=name, partitions=partitions, copies=replication, settings=parsed)
+        size = f"{counted(partitions, 'partition')}, {counted(replication, 'copy', 'copies')} each"
+        done = {"partitions": partitions, "copies": replication, "settings": parsed}
+        say_done(f"created topic {name}: {size}", created=name, **done)
+
+    with administered(bootstrap) as admin:
+        in_series(names, created)
 
 
 @topic.command("list", short_help="List the topics with their partitions, copies and records.")
+@click.argument("names", type=TOPIC, nargs=-1, metavar="[NAME]...")
 @click.option("--internal", is_flag=True, help="The topics too that brokers and Spark's sinks keep for themselves.")
 @output_option
 @bootstrap_option
-def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
-    """List the topics with their partitions, copies and records.
+def list_topics(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap: str) -> None:
+    """List the topics with their partitions, copies and records: those of these names, or all.
+
+    A NAME may be a pattern as in a shell, such as 'clicks-*' in quotes. One that no topic matches lists none.
 
     Records are counted by their offsets: a topic that is compacted, or written in transactions, has fewer. Partitions
     that cannot be asked now are not counted: "not counted" has their numbers, and standard error says why.
@@ -113,27 +146,29 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
     \b
     Examples:
       sparklog topic list
+      sparklog topic list 'clicks-*' orders
       sparklog topic list --internal --output json
     """
-    with administered(bootstrap) as admin:
+    with administered(bootstrap, plain_names(names)) as admin:
         cluster = admin.describe_cluster()
-        topics = [each for _, each in sorted(cluster.topics.items()) if internal or not is_internal_topic(each)]
+        topics = [each for _, each in sorted(cluster.topics.items()) if is_listed(each, names, internal=internal)]
         extents = find_extents(admin, [tp for each in topics for tp in _partitions(each)])
         say_if_partial(admin, "topics")
     rows = [_row(each, extents) for each in topics]
-    rows += [[name, 0, 0, 0, None] for name in sorted(cluster.errors)]
+    failed = {} if names else cluster.errors
+    rows += [[name, 0, 0, 0, None] for name in sorted(failed)]
     columns = ["topic", "partitions", "copies", "records", "not counted"]
     if as_json:
         show_json([_named(columns, row) for row in rows])
     else:
         show_table(columns, [[*row[:4], _ranges(row[4])] for row in rows], right=columns[1:4])
     say_unreachable(extents.failures, "not counted")
-    for name, code in sorted(cluster.errors.items()):
+    for name, code in sorted(failed.items()):
         click.echo(f"{name} cannot be described: {code.name}", err=True)
 
 
-@topic.command(short_help="Show a topic's partitions and settings, or what ails partitions.")
-@click.argument("name", type=TOPIC, required=False)
+@topic.command(short_help="Show topics' partitions and settings, or what ails partitions.")
+@click.argument("names", type=TOPIC, nargs=-1, metavar="[NAME]...")
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @click.option("--under-min-isr", is_flag=True, help="Only partitions with fewer in sync than min.insync.replicas.")
@@ -142,7 +177,7 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
 @output_option
 @bootstrap_option
 def describe(
-    name: str | None,
+    names: tuple[str, ...],
     under_replicated: bool,
     unavailable: bool,
     under_min_isr: bool,
@@ -151,7 +186,10 @@ def describe(
     as_json: bool,
     bootstrap: str,
 ) -> None:
-    """Show the partitions of the topic NAME and its settings.
+    """Show the partitions of the topics and their settings.
+
+    A NAME may be a pattern as in a shell, such as 'clicks-*' in quotes: it means the topics that it matches. JSON is an
+    object for one NAME, and a list of such objects for several and for a pattern.
 
     Of each partition: the broker that leads it, those that have a copy (replicas), those whose copy is up to date (in
     sync), those whose copy is out of reach (offline), the first offset that it still has, and the offset that its next
@@ -159,44 +197,43 @@ def describe(
     same (eligible). Of a partition that waits for its offload: what it holds back, up to which limit, and how many
     records it lost since its broker leads it.
 
-    With an option that says "only", the partitions to which one of these applies, of NAME or else of all topics, and no
-    settings and offsets. A partition without a leader is under min.insync.replicas too.
+    With an option that says "only", the partitions to which one of these applies, of these topics or else of all, and
+    no settings and offsets. A partition without a leader is under min.insync.replicas too.
 
     \b
     Examples:
       sparklog topic describe clicks
       sparklog topic describe clicks --all-configs
+      sparklog topic describe 'clicks-*' orders
       sparklog topic describe --under-replicated --unavailable
     """
     from sparklog.cluster.health import Ailment
 
     flags = (under_replicated, unavailable, under_min_isr, at_min_isr)
     wanted = {ailment for ailment, is_asked in zip(Ailment, flags, strict=True) if is_asked}
-    if name is None and not wanted:
+    if not names and not wanted:
         raise click.UsageError("name a topic, or what the partitions of all topics are to be searched for")
-    with administered(bootstrap, [name] if name else []) as admin:
-        if wanted:
-            _show_ailing(_ailing(admin, name, wanted), as_json)
-            if name is None:
+    with administered(bootstrap, plain_names(names)) as admin:
+        there = admin.describe_cluster().topics if any(map(is_pattern, names)) else {}
+        found = admin.describe_topics(matched_topics(names, there)) if names else None
+        if found is None or wanted:
+            _show_ailing(_ailing(admin, found, wanted), as_json)
+            if found is None:
                 say_if_partial(admin, "topics")
-        elif name is not None:
-            _describe(admin, name, all_configs, as_json)
+        else:
+            extents = find_extents(admin, [tp for each in found.values() for tp in _partitions(each)])
+            described = [_described(admin, each, all_configs) for each in found.values()]
+            if as_json:
+                documents = [_document(each, extents) for each in described]
+                show_json(documents if len(names) > 1 or is_pattern(names[0]) else documents[0])
+            else:
+                _show_all(described, extents)
+            say_unreachable(extents.failures, "out of reach")
 
 
-def _describe(admin: Admin, name: str, all_configs: bool, as_json: bool) -> None:
-    found = admin.describe_topics([name])[name]
-    extents = find_extents(admin, _partitions(found))
-    eligible = _eligible(admin, found)
-    configs = [each for each in admin.topic_configs(name) if all_configs or each.source == ON_TOPIC.number]
-    retention = _retention(admin, name, configs)
-    if as_json:
-        show_json(
-            {**_document(found, extents, configs, eligible), "retention": [_told_of(*each) for each in retention]}
-        )
-    else:
-        _show(found, extents, configs, eligible)
-        _show_retention(retention)
-    say_unreachable(extents.failures, "out of reach")
+def _described(admin: Admin, found: TopicInfo, all_configs: bool) -> _Described:
+    configs = [each for each in admin.topic_configs(found.name) if all_configs or each.source == ON_TOPIC.number]
+    return _Described(found, configs, _eligible(admin, found), _retention(admin, found.name, configs))
 
 
 @topic.command(short_help="Change a topic's settings, or give it more partitions.")
@@ -352,7 +389,16 @@ def _told_of(replica: Replica, state: RetentionState) -> dict[str, object]:
     return {"partition": replica.tp.partition, "broker": replica.broker, **told}
 
 
-def _show(found: TopicInfo, extents: Extents, configs: list[ConfigEntry], eligible: dict[int, tuple[int, ...]]) -> None:
+def _show_all(described: list[_Described], extents: Extents) -> None:
+    for number, each in enumerate(described):
+        if number:
+            click.echo()
+        _show(each, extents)
+        _show_retention(each.retention)
+
+
+def _show(described: _Described, extents: Extents) -> None:
+    found, configs, eligible, _ = described
     click.echo(f"topic {found.name}: {counted(len(found.partitions), 'partition')}, id {uuid_to_text(found.topic_id)}")
     rows = [
         [each.partition, *_places(each), *_extent(found, each, extents)]
@@ -365,16 +411,17 @@ def _show(found: TopicInfo, extents: Extents, configs: list[ConfigEntry], eligib
         show_table(["setting", "value"], [[each.name, each.value] for each in configs])
 
 
-def _document(
-    found: TopicInfo, extents: Extents, configs: list[ConfigEntry], eligible: dict[int, tuple[int, ...]]
-) -> dict[str, object]:
+def _document(described: _Described, extents: Extents) -> dict[str, object]:
+    found = described.found
     partitions = []
     for each in found.partitions:
         first, end = _extent(found, each, extents)
-        shown = {**_replicas(each), "eligible": eligible.get(each.partition, ())}
+        shown = {**_replicas(each), "eligible": described.eligible.get(each.partition, ())}
         partitions.append({**shown, "first_offset": first, "end_offset": end})
-    settings = [told(each) for each in configs]
-    return {"topic": found.name, "id": uuid_to_text(found.topic_id), "partitions": partitions, "settings": settings}
+    settings = [told(each) for each in described.configs]
+    retention = [_told_of(*each) for each in described.retention]
+    named = {"topic": found.name, "id": uuid_to_text(found.topic_id)}
+    return {**named, "partitions": partitions, "settings": settings, "retention": retention}
 
 
 def _replicas(each: PartitionInfo) -> dict[str, object]:
@@ -383,12 +430,12 @@ def _replicas(each: PartitionInfo) -> dict[str, object]:
     return {**shown, "in_sync": each.isr, "offline": each.offline}
 
 
-def _ailing(admin: Admin, name: str | None, wanted: set[Ailment]) -> list[tuple[str, PartitionInfo]]:
-    """The partitions of the topic, or of all topics, that suffer one of these."""
+def _ailing(admin: Admin, chosen: dict[str, TopicInfo] | None, wanted: set[Ailment]) -> list[tuple[str, PartitionInfo]]:
+    """The partitions of these topics, or of all, that suffer one of these."""
     from sparklog.cluster.health import ailments
 
     cluster = admin.describe_cluster()
-    topics = cluster.topics if name is None else admin.describe_topics([name])
+    topics = cluster.topics if chosen is None else chosen
     least = min_isr_of(admin, topics)
     return [
         (topic, each)
