@@ -13,6 +13,7 @@ from sparklog.client import NewTopic, Producer
 from sparklog.registry import AvroSerializer, SchemaRegistry
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
 from sparklog.testing.registry import schema_registry
 
 LACK = lack_of("kcat")
@@ -435,6 +436,46 @@ def test_what_a_member_could_not_print_is_read_again(spawn, numbers, read):
         _, err = member.communicate(timeout=60)
     assert (member.returncode, err) == (1, b"sparklog: no space left on device\n")
     assert read() == list(range(10))
+
+
+@pytest.mark.slow
+def test_members_that_come_and_go_leave_out_no_record(here, spawn, interrupt, topic, tmp_path, admin):
+    """One reads alone, another joins and is killed, a third ends by Ctrl-C: each record was printed by one of them."""
+    here("topic", "create", topic, "--partitions", 4)
+    wanted, printed = set(), {}
+
+    def write(count):
+        lines = [f"{number}" for number in range(len(wanted), len(wanted) + count)]
+        assert here("produce", topic, stdin="".join(f"{each}\n" for each in lines).encode()).status == 0
+        wanted.update(lines)
+
+    def member(name):
+        printed[name] = tmp_path / name
+        with printed[name].open("wb") as file:
+            return spawn("consume", topic, "--group", topic, "--follow", stdout=file, stderr=subprocess.PIPE)
+
+    def found():
+        return [line for path in printed.values() for line in path.read_text().split()]
+
+    def members(count):
+        assert eventually(lambda: len(admin.describe_groups([topic])[topic].members) == count)
+
+    first = member("first")
+    members(1)
+    write(400)
+    eventually(lambda: len(found()) == 400)
+    second, third = member("second"), member("third")
+    members(3)
+    write(400)
+    eventually(lambda: set(found()) == wanted)
+    second.kill()
+    interrupt(third)
+    write(400)
+    eventually(lambda: set(found()) == wanted)
+    interrupt(first)
+    assert (first.returncode, third.returncode) == (130, 130)
+    assert set(found()) == wanted
+    assert len(found()) < 2 * len(wanted)
 
 
 def test_a_member_prints_all_of_its_records_in_any_form(here, varied):
