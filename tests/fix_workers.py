@@ -32,6 +32,7 @@ SPARK = (TABLES, SOURCE)
 """Where the tests that use the ``spark`` fixture are: a session for each of these; a test is of the first it fits."""
 SESSIONLESS = (
     "tests/spark/batch/test_compact_replicas.py",
+    "tests/spark/batch/test_offload_freshness.py",
     "tests/spark/batch/test_renewal.py",
     "tests/spark/lake/history/test_table_rows.py",
     "tests/spark/lake/test_union",
