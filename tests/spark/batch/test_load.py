@@ -9,11 +9,13 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from golden.log_dirs import HERE
 from pyspark import StatusTracker
 
 from sparklog.client import Admin, Consumer, NewTopic
 from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.errors import ApiError, AuthenticationFailed, DataSourceError, ErrorCode
+from sparklog.record.legacy.segment import iter_records
 from sparklog.record.partitioning import partition_for
 from sparklog.spark.batch import load
 from sparklog.spark.batch.load import LoadOptions, run
@@ -149,6 +151,22 @@ def test_segments_of_a_log(spark, options, records, admin, cluster, topic, tmp_p
     assert {number: [(each.key, each.value, each.timestamp) for each in part] for number, part in copied.items()} == {
         number: [(each.key, each.value, each.timestamp) for each in part] for number, part in records().items()
     }
+
+
+def test_segments_that_kafka_wrote(spark, records, admin, cluster, topic, tmp_path):
+    """Of each format, and of a topic that was upgraded, a partition: a broker of ours adopts what they come to."""
+    legacy, files = HERE / "kafka-legacy", ("magic-0-gzip.log", "first.kafka", "upgraded.log")
+    for number, name in enumerate(files):
+        (tmp_path / f"old-{number}").mkdir()
+        shutil.copy(legacy / name, tmp_path / f"old-{number}" / f"{0:020d}{Path(name).suffix}")
+    source = Source(str(tmp_path), "segments")
+    loaded = run(spark, LoadOptions(cluster.bootstrap_servers, topic, source, topic))
+    expected = [[record[1:4] for record in iter_records((legacy / name).read_bytes())] for name in files]
+    assert (loaded.adopted, loaded.records) == (PARTITIONS, sum(map(len, expected)))
+    found = records()
+    assert [
+        [(each.timestamp, each.key, each.value) for each in found[number]] for number in range(PARTITIONS)
+    ] == expected
 
 
 def test_a_name_stands_for_one_load(spark, options, files, records):

@@ -1,16 +1,22 @@
 """What tasks read by themselves: Parquet files, and segments of every format, as committed readers see them."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from golden.log_dirs import HERE, golden
 from log.samples import batch_of, marker_of, open_log, transactional
 from record.legacy_bytes import entry, first, first_wrapper, wrapper
 
 from sparklog.errors import CorruptRecord, DataSourceError
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.control import ControlType
+from sparklog.record.legacy.segment import iter_records
 from sparklog.spark.batch.sources import Source
 from sparklog.spark.batch.stretches import parquet_stretches, segment_stretches
+
+LEGACY = HERE / "kafka-legacy"
 
 
 def values(stretches):
@@ -49,6 +55,35 @@ def test_old_formats(tmp_path, kind):
     suffix = ".kafka" if kind == "first format" else ".log"
     (home / f"{0:020d}{suffix}").write_bytes(OLD[kind] + OLD[kind][:5])
     assert values(segment_stretches(str(home))) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(LEGACY.iterdir())])
+def test_old_formats_that_kafka_wrote(tmp_path, name):
+    """Its columns are compared in ``golden/test_kafka_legacy.py``."""
+    home = tmp_path / "t-1"
+    home.mkdir()
+    data = (LEGACY / name).read_bytes()
+    (home / f"{0:020d}{Path(name).suffix}").write_bytes(data)
+    expected = [record.value for record in iter_records(data)]
+    assert len(expected) >= 7
+    assert values(segment_stretches(str(tmp_path))) == expected
+
+
+@pytest.mark.parametrize(("name", "topic"), [("stopped", "txn"), ("killed", "txn-killed"), ("stopped", "compacted")])
+def test_the_directory_of_a_kafka_that_has_ended(tmp_path, name, topic):
+    """What its consumers of committed records were given, and what lies behind a transaction that nobody will end."""
+    source = golden(tmp_path, name, topic)
+    committed, rest = source.said("committed"), source.said("uncommitted")
+    behind = [each for each in rest if each[0] > committed[-1][0] and each[2].startswith(("plain", "idempotent"))]
+    expected = [key for _, _, key, _ in committed + behind]
+    found = [
+        key.decode()
+        for each in segment_stretches(str(tmp_path))
+        for rows in each.rows()
+        for key in rows["key"].to_pylist()
+    ]
+    assert found == expected
+    assert len(behind) == (0 if topic == "compacted" else 3)
 
 
 def test_formats_that_follow_one_another(tmp_path):
