@@ -1,5 +1,6 @@
 """The job that offloads, against a real broker and real Delta tables."""
 
+import json
 import os
 import shutil
 from contextlib import closing
@@ -12,6 +13,7 @@ from sparklog.errors import ApiError, DataSourceError
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
 from sparklog.spark.batch.workers import run_in_workers
+from sparklog.spark.lake.columns import TableColumns
 from sparklog.spark.lake.delta.raw_table import RawTable
 from sparklog.spark.lake.destination import Overtaken
 from sparklog.spark.read.resolver import OffsetResolver
@@ -117,6 +119,84 @@ def test_rows_lie_by_day_and_files_that_a_filter_cannot_mean_are_skipped(spark, 
     for condition, count in (("offset >= 50", 10), ("timestamp >= timestamp '1970-01-03 00:00:00'", 12)):
         assert frame.where(condition).count() == count
         assert len(frame.where(condition).inputFiles()) == 1
+
+
+def commit_infos(table):
+    """What the log of the table says of each commit that has rows of an offload."""
+    for path in sorted(Path(table, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        if any("txn" in each for each in actions):
+            yield next(each["commitInfo"] for each in actions if "commitInfo" in each)
+
+
+def _vectors(spark, table):
+    written = [line for path in Path(table, "_delta_log").glob("*.json") for line in path.read_text().splitlines()]
+    assert any("deletionVector" in json.loads(line).get("add", {}) for line in written)
+
+
+def _row_ids(spark, table):
+    ids = [row[0] for row in spark.read.format("delta").load(table).select("_metadata.row_id").collect()]
+    assert None not in ids
+    assert len(set(ids)) == len(ids)
+
+
+def _change_feed(spark, table):
+    feed = spark.read.format("delta").options(readChangeFeed="true", startingVersion="0").load(table)
+    assert {row[0]: row["count"] for row in feed.groupBy("_change_type").count().collect()} == {
+        "insert": 30,
+        "delete": 2,
+    }
+
+
+def _times(spark, table):
+    times = [info["inCommitTimestamp"] for info in commit_infos(table)]
+    assert len(times) == 2
+    assert times == sorted(times)
+
+
+FEATURES = {
+    "enableDeletionVectors": _vectors,
+    "enableRowTracking": _row_ids,
+    "enableChangeDataFeed": _change_feed,
+    "enableInCommitTimestamps": _times,
+}
+
+
+def made_with(spark, table, feature):
+    columns = ", ".join(
+        f"{each.name} {each.dataType.simpleString()}" for each in TableColumns().of_new_table(["day"]).fields
+    )
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` ({columns}) USING delta PARTITIONED BY (day)"
+        f" TBLPROPERTIES ('delta.{feature}' = 'true')"
+    )
+
+
+@pytest.mark.slow  # a table of its own, and a DELETE, take Delta ten seconds
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_table_may_use_features_of_delta(spark, cluster, table, options, make, send, feature):
+    """Rows are deleted between two offloads: those stay away, and the feature holds for all files."""
+    made_with(spark, table, feature)
+    name = make()
+    send(name, 0, 20)
+    run(spark, options(name))
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE offset = 3")
+    send(name, 20, 10)
+    run(spark, options(name))
+    assert in_table(spark, table) == [row for row in in_log(spark, cluster, name) if row[NAMES.index("offset")] != 3]
+    FEATURES[feature](spark, table)
+
+
+@pytest.mark.slow
+def test_a_table_may_take_nothing_but_additions(spark, cluster, table, options, make, send):
+    made_with(spark, table, "appendOnly")
+    name = make()
+    for start in (0, 20):
+        send(name, start, 20)
+        run(spark, options(name))
+    assert in_table(spark, table) == in_log(spark, cluster, name)
+    with pytest.raises(Exception, match="append"):
+        spark.sql(f"DELETE FROM delta.`{table}` WHERE offset = 3")
 
 
 def test_a_commit_takes_in_so_much_and_the_next_goes_on(spark, cluster, table, options, make, send):
