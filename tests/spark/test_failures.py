@@ -5,6 +5,7 @@ import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ import sparklog.spark
 from sparklog.client import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, LocalProtocolError
 from sparklog.local.ports import free_port
-from sparklog.spark.failures import translated, words_of
+from sparklog.spark.failures import refusal_of_disk, translated, words_of
 from sparklog.spark.read.batch_reader import SparklogReader
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import source_schema
@@ -170,3 +171,24 @@ def test_the_words_of_an_error_in_the_jvm():
         java_exception = type("Thrown", (), {"toString": lambda _: "java.io.IOException: Mkdirs failed"})()
 
     assert words_of(OfJava("An error occurred while calling o410.execute.")) == "java.io.IOException: Mkdirs failed"
+
+
+@pytest.mark.parametrize(
+    ("java", "said"),
+    [
+        ("org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device", "No space left on device"),
+        ("java.io.FileNotFoundException: /t/1.json (Permission denied)", "/t/1.json (Permission denied)"),
+        ("org.apache.hadoop.security.AccessControlException: Permission denied: user=a", "Permission denied: user=a"),
+        ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", None),
+        ("org.apache.spark.SparkException: Job aborted: java.io.IOException: so", None),
+    ],
+)
+def test_what_a_disk_refuses_the_jvm(java, said):
+    class OfJava(ValueError):
+        java_exception = SimpleNamespace(toString=lambda: java)
+
+    assert refusal_of_disk(OfJava("An error occurred while calling o410.commit.")) == said
+
+
+def test_an_error_without_a_jvm_is_none_of_its_disk():
+    assert refusal_of_disk(ValueError("no such thing")) is None

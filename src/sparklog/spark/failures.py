@@ -82,6 +82,15 @@ def words_of(error: Exception) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
+_OF_A_DISK = re.compile(r"(?:[\w.$]+: )*(?:java\.io|org\.apache\.hadoop)\.[\w.$]+: (.*)")
+
+
+def refusal_of_disk(error: Exception) -> str | None:
+    """What a file system said that refused the JVM something, without names of classes; None for other errors."""
+    found = _OF_A_DISK.match(first_line(Exception(text_of(error))))
+    return None if found is None else found[1]
+
+
 def text_of(error: Exception) -> str:
     """All that an error of Spark's says, with the error in the JVM if there is one."""
     java = getattr(error, "java_exception", None)

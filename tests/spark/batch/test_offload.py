@@ -1,9 +1,11 @@
 """The job that offloads, against a real broker and real Delta tables."""
 
+import itertools
 import json
 import os
+import re
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from sparklog.structs import TopicPartition
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
 DAY_MS = 86_400_000
+PAGE = 4096
 
 
 @pytest.fixture(autouse=True)
@@ -197,6 +200,50 @@ def test_a_table_may_take_nothing_but_additions(spark, cluster, table, options, 
     assert in_table(spark, table) == in_log(spark, cluster, name)
     with pytest.raises(Exception, match="append"):
         spark.sql(f"DELETE FROM delta.`{table}` WHERE offset = 3")
+
+
+@pytest.mark.slow  # a run for each page that is free
+def test_a_disk_that_is_full(spark, cluster, options, make, send, disk_of):
+    """Whatever there is no room for, rows or the table's log, the table is as it was; and whole when there is room."""
+    disk = disk_of("4m")
+    name, table, full = make(), str(disk / "table"), Ballast(disk / "ballast")
+    send(name, 0, 10)
+    run(spark, options(name, table=table))
+    before, failures = in_table(spark, table), []
+    send(name, 10, 3)
+    for pages in itertools.count():
+        full.leave(pages)
+        try:
+            run(spark, options(name, table=table))
+            break
+        except DataSourceError as error:
+            failures.append(str(error))
+        full.remove()
+        assert in_table(spark, table) == before, pages
+    assert in_table(spark, table) == in_log(spark, cluster, name)
+    assert all(re.fullmatch(r"\[SPARKLOG_TABLE_NOT_WRITTEN\] .*No space left on device.*", each) for each in failures)
+    of_log = [f"the log of table {table} cannot be written: No space left on device" in each for each in failures]
+    assert of_log == sorted(of_log)
+    assert {*of_log} == {False, True}, failures
+    spark._jvm.System.gc()  # what could not be closed is still open, and the disk could not be taken away
+
+
+class Ballast:
+    """A file that takes all room of a small disk."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def remove(self):
+        self._path.unlink(missing_ok=True)
+
+    def leave(self, pages):
+        """But for so many."""
+        self.remove()
+        with suppress(OSError), open(self._path, "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(PAGE))
+        os.truncate(self._path, max(self._path.stat().st_size - pages * PAGE, 0))
 
 
 def test_a_commit_takes_in_so_much_and_the_next_goes_on(spark, cluster, table, options, make, send):

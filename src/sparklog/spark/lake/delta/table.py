@@ -27,12 +27,13 @@ from delta.exceptions import (
 )
 from delta.tables import DeltaTable as SparkTable
 from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
 from pyarrow.fs import LocalFileSystem
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from sparklog.errors import ConfigError, DataSourceError
-from sparklog.spark.failures import first_line, words_of
+from sparklog.spark.failures import first_line, refusal_of_disk, words_of
 from sparklog.spark.lake.columns import PartitionValue, TableColumns
 from sparklog.spark.lake.delta.stored_files import StoredFile
 from sparklog.spark.lake.destination import Changed, Overtaken, refuse
@@ -324,8 +325,8 @@ class Commit:
         """Commit; the version of the table with it. All of it is in the table afterwards, or nothing.
 
         ``removed`` are paths of files that ``read_files`` gave, which ``files`` replace. Raises Overtaken where another
-        commit has moved one of the offsets, Changed for a table that was changed meanwhile. Of any other error the
-        table alone tells whether the commit took place.
+        commit has moved one of the offsets, Changed for a table that was changed meanwhile. Of any other error, such as
+        DataSourceError of a disk that is full, the table alone tells whether the commit took place.
         """
         actions = [{"add": each.to_action()} for each in files]
         now_ms = int(time.time() * 1000)
@@ -347,6 +348,14 @@ class Commit:
         except _CHANGES as error:
             said = f"table {self._name} was changed while rows were written for it: {first_line(error)}"
             raise Changed("SPARKLOG_TABLE_CHANGED", said) from error
+        except Py4JJavaError as error:
+            refusal = refusal_of_disk(error)
+            if refusal is None:
+                raise
+            said = (
+                f"the log of table {self._name} cannot be written: {refusal}; the next run asks the table what it has"
+            )
+            raise DataSourceError("SPARKLOG_TABLE_NOT_WRITTEN", said) from error
         if version == self.table.version + 1:  # else others have committed between
             self._last.table_id, self._last.version = self.table.table_id, version
             self._last.applications = self._applications | versions
