@@ -269,14 +269,18 @@ REFUSALS: Final = _counter(
 
 _CLEANER = "kafka_log_logcleaner_"
 CLEANER_UTILIZATION: Final = _gauge(
-    _CLEANER + "max_buffer_utilization_percent", "How full the fullest map of keys was in each thread's last cleaning."
+    _CLEANER + "max_buffer_utilization_percent",
+    "How full the fullest map of keys was in the last cleanings: each thread's, and the last by a job.",
 )
-CLEANER_TIME: Final = _gauge(_CLEANER + "max_clean_time_secs", "Seconds of the longest of the threads' last cleanings.")
+CLEANER_TIME: Final = _gauge(
+    _CLEANER + "max_clean_time_secs",
+    "Seconds of the longest of these cleanings; a job's are the sum over its tasks.",
+)
 CLEANER_DELAY: Final = _gauge(
     _CLEANER + "max_compaction_delay_secs", "Seconds by which the most overdue log is beyond its max.compaction.lag.ms."
 )
 CLEANER_RECOPY: Final = _gauge(
-    _CLEANER + "cleaner_recopy_percent", "Of what the threads' last cleanings read, how much they wrote again."
+    _CLEANER + "cleaner_recopy_percent", "Of what these cleanings read, how much they wrote again."
 )
 DIRTIEST: Final = _gauge(
     "kafka_log_logcleanermanager_max_dirty_percent",

@@ -209,7 +209,7 @@ class LogCleaner:
         self.last_runs: dict[TopicPartition, LastRun] = {}
         self.succeeded = self.failures = 0
         """Cleanings of single logs, since the start."""
-        self._last_of_thread: dict[int, CleanerStats] = {}
+        self._last_runs_by: dict[int | None, CleanerStats] = {}  # by the thread, or by jobs
 
     @property
     def threads(self) -> int:
@@ -217,8 +217,9 @@ class LogCleaner:
         return len(self._threads)
 
     def last_of_threads(self) -> list[CleanerStats]:
-        """What each thread did last."""
-        return [stats for number, stats in self._last_of_thread.items() if number < len(self._threads)]
+        """What each thread did last; and the last that a job did, as if jobs were a thread."""
+        threads = len(self._threads)
+        return [stats for number, stats in self._last_runs_by.items() if number is None or number < threads]
 
     # Life
 
@@ -622,17 +623,18 @@ class LogCleaner:
     def finish(self, tp: TopicPartition, stats: CleanerStats) -> None:
         """Somebody else than a thread of this cleaner has cleaned the log up to ``stats.end_offset``."""
         self._logs.set_cleaner_point(tp, stats.end_offset)
-        self._succeeded(tp, stats, self.threads)
+        self._succeeded(tp, stats, None)
 
-    def _succeeded(self, tp: TopicPartition, stats: CleanerStats, number: int) -> None:
-        for line in stats.summary(str(tp), number):
+    def _succeeded(self, tp: TopicPartition, stats: CleanerStats, number: int | None) -> None:
+        """``number``: of the thread; None for a job, which has the next one in the log."""
+        for line in stats.summary(str(tp), self.threads if number is None else number):
             _logger.info("%s", line)
         if stats.invalid_messages:
             _logger.warning("%s: %d records without a key were dropped", tp, stats.invalid_messages)
         self._postponed.pop(tp, None)
         self.succeeded += 1
         self.last_runs[tp] = LastRun(self._clock.now_ms(), stats)
-        self._last_of_thread[number] = stats
+        self._last_runs_by[number] = stats
         wish = self._granted.pop(tp, None)
         if wish is not None and not wish.done():
             wish.set_result(stats)

@@ -55,6 +55,38 @@ def test_what_was_cleaned_and_what_cannot_be(tmp_path):
     assert after.value("kafka_log_logcleanermanager_uncleanable_bytes") == 0
 
 
+def test_what_jobs_clean_counts_though_no_thread_runs(tmp_path):
+    """As where only Spark cleans; beside threads as one more."""
+    tp = TopicPartition("t", 0)
+    names = ("max_clean_time_secs", "max_buffer_utilization_percent", "cleaner_recopy_percent")
+
+    def told(cleaner):
+        page = collected(CleanerCollector(cleaner))
+        return tuple(page.value(f"kafka_log_logcleaner_{name}") for name in names)
+
+    async def main():
+        with ThreadPoolExecutor(1) as disk:
+            logs, config = LogManager([tmp_path], TopicConfig(), ManualClock(), disk), BrokerConfig()
+            cleaner = LogCleaner(logs, asyncio.Lock(), asyncio.get_running_loop(), ManualClock(), config)
+            logs.get_or_create(tp, parse(TopicConfig, {"cleanup.policy": "compact"}), UUID(int=1))
+            at = [told(cleaner)]
+            for seconds in (9.0, 4.0):  # the last of a job counts
+                cleaner.finish(
+                    tp, CleanerStats(bytes_read=80, bytes_written=40, buffer_utilization=0.7, seconds=seconds)
+                )
+            at.append(told(cleaner))
+            cleaner.start()
+            cleaner._succeeded(tp, CleanerStats(bytes_read=20, bytes_written=0, buffer_utilization=0.9, seconds=1), 0)
+            at.append(told(cleaner))
+            cleaner.configure(replace(config, log_cleaner_threads=0))
+            at.append(told(cleaner))
+            await cleaner.close()
+            logs.close()
+            return at
+
+    assert asyncio.run(main()) == [(0, 0, 0), (4, 70, 50), (4, 90, 40), (4, 70, 50)]
+
+
 def test_how_far_the_cleaners_are_behind_is_told_though_none_of_them_runs(tmp_path):
     """So it is where only Spark cleans. Kafka's names: of ``LogCleanerManager`` and of ``LogCleaner``."""
     settings = {"cleanup.policy": "compact", "segment.bytes": "1000", "max.compaction.lag.ms": "60000"}

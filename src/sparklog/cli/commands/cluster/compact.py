@@ -156,7 +156,8 @@ def status(topics: tuple[str, ...], internal: bool, as_json: bool, bootstrap: st
     """Show how far each replica of the TOPICs, or of all compacted topics, is cleaned.
 
     Of each broker: whether it cleans (log.cleaner.enable), how many logs at a time, and what Kafka has as metrics: the
-    dirtiest log, the longest delay, the longest of its threads' last cleanings, and how full the map of keys was.
+    dirtiest log, the longest delay, the longest of the last cleanings of its threads and of jobs, and how full the map
+    of keys was.
 
     Of each replica: the share of what a cleaning would read that is new (dirty), the offset up to which it is clean,
     that up to which it may be cleaned now, the bytes of what may be cleaned, how long it is overdue by
