@@ -34,6 +34,7 @@ SESSIONLESS = (
     "tests/spark/batch/test_compact_replicas.py",
     "tests/spark/batch/test_offload_freshness.py",
     "tests/spark/batch/test_renewal.py",
+    "tests/spark/batch/test_waves.py",
     "tests/spark/lake/history/test_table_rows.py",
     "tests/spark/lake/test_union",
     "tests/spark/options/test_page.py",

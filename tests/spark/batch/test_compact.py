@@ -22,6 +22,7 @@ from sparklog.spark.batch import compact, renewal
 from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, Report, run, run_on
 from sparklog.spark.batch.renewal import Renewal
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
+from sparklog.spark.batch.waves import size_of
 from sparklog.structs import TopicPartition
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
@@ -354,6 +355,34 @@ def test_a_log_is_free_as_soon_as_its_last_group_is_in_place(logs, admin):
     report = run_here(logs, "other-6", "other-7", twist=looks, stretch_bytes=1)
     assert not report.has_failed, str(report)
     assert free[-1]
+
+
+@pytest.mark.parametrize(("has_room", "most"), [(False, 1), (True, 6)])
+def test_no_more_tasks_write_at_a_time_than_the_disk_has_room_for(logs, admin, monkeypatch, has_room, most):
+    """Each sees room for what it writes itself, and not what the others are about to write."""
+    topic, room = f"room-for-{most}", 7000
+    settings = {"cleanup.policy": "compact", "segment.bytes": "6000", "min.cleanable.dirty.ratio": "1"}
+    admin.create_topics([NewTopic(topic, 1, 1, settings)])
+    with Producer(bootstrap_servers=logs.servers, linger_ms=0, batch_size=1) as producer:
+        for number in range(600):
+            producer.send(topic, b"%d" % number, b"k%d" % (number % 3), partition=0)
+    waves, statvfs = [], os.statvfs
+
+    class Disk(LocalTasks):
+        def run(self, tasks):
+            sizes = [size_of(each) for each in tasks if isinstance(each, RewriteStretch)]
+            waves.append((len(sizes), sum(sizes)))
+            return super().run(tasks)
+
+    with monkeypatch.context() as patch:
+        if not has_room:
+            patch.setattr(os, "statvfs", lambda at: os.statvfs_result((1, 1, room, room, room, *statvfs(at)[5:])))
+        chosen = options(logs, topic, parallelism=3, stretch_bytes=1)
+        report = run_on(lambda cluster_id: Disk(cluster_id, lambda _, act: act()), chosen)
+    assert not report.has_failed, str(report)
+    assert max(count for count, _ in waves) == most, str(report)
+    assert has_room or max(size for _, size in waves) <= room
+    assert logs.leftovers(topic) == []
 
 
 def test_a_dry_run_counts_the_active_segment_of_a_topic_that_is_named(logs, admin):

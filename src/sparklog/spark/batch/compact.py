@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -57,6 +57,7 @@ from sparklog.errors import ApiError, SparklogError
 from sparklog.spark.batch.decisions import Decision, decide
 from sparklog.spark.batch.renewal import Renewal
 from sparklog.spark.batch.tasks import Look, Runner, SparkTasks, TaskFailed
+from sparklog.spark.batch.waves import Room, ask_for_room, next_wave
 from sparklog.spark.failures import rights_named
 from sparklog.structs import BrokerId, TopicPartition
 
@@ -320,6 +321,9 @@ class _Work:
         return [each for each in self.cleanings if not each.is_over]
 
 
+_Rewriting = tuple[_Cleaning, RewriteStretch]
+
+
 class _Job:
     """One run over what is due."""
 
@@ -332,6 +336,7 @@ class _Job:
         self._reports: dict[Replica, ReplicaReport] = {}
         self._held: dict[Replica, Grant] = {}
         self._works: list[_Work] = []
+        self._rooms: dict[str, Room] = {}
         self._away: dict[BrokerId, str] = {}  # of this batch: they did not answer, and are asked no more
         self.invisible: dict[Replica, str] = {}
         """Those whose files tasks do not see, and why."""
@@ -476,16 +481,25 @@ class _Job:
 
     def _rewrite(self, works: Sequence[_Work]) -> None:
         """Stage 2, some tasks at a time: what they wrote is put in place before the next need room."""
-        planned = iter([each for work in works for each in self._rewriting(work)])
-        while wave := [*islice(planned, max(2 * self._options.parallelism, 1))]:
-            wave = [(cleaning, task) for cleaning, task in wave if not cleaning.is_over]
+        waiting = deque(each for work in works for each in self._rewriting(work))
+        while wave := self._next_wave(waiting):
             for (cleaning, _), outcome in zip(wave, self._run([task for _, task in wave]), strict=True):
                 if isinstance(outcome, TaskFailed):
                     self._fail([cleaning], outcome)
                 elif not cleaning.is_over:
                     self._put_in_place(cleaning, outcome)
 
-    def _rewriting(self, work: _Work) -> Iterator[tuple[_Cleaning, RewriteStretch]]:
+    def _next_wave(self, waiting: deque[_Rewriting]) -> list[_Rewriting]:
+        """Those that have become needless are passed over."""
+        for _ in range(len(waiting)):
+            each = waiting.popleft()
+            if not each[0].is_over:
+                waiting.append(each)
+        most = max(2 * self._options.parallelism, 1)
+        self._rooms |= ask_for_room(self._runner, [task for _, task in islice(waiting, most)], self._rooms)
+        return next_wave(waiting, most, lambda each: each[1], self._rooms)
+
+    def _rewriting(self, work: _Work) -> Iterator[_Rewriting]:
         """The replica beside whose files the maps lie is the last: with its cleaning they go."""
         maps = tuple(path for each in work.parts for path in each.paths)
         for cleaning in sorted(work.open, key=lambda each: each.grant is work.decision.source):
