@@ -125,11 +125,18 @@ class FaultyCluster(SecuredClients, Running):
     """``brokers`` brokers with ids from 0, whatever may be replicated on all of them. Nobody repairs what is broken.
 
     ``log_dirs`` is how many log directories each has, all on one disk. A ``secure`` one lets nobody in without a
-    password or a certificate, as ``sparklog up --secure`` does.
+    password or a certificate, as ``sparklog up --secure`` does. What is gone ``refuses`` connections, or is silent.
     """
 
     def __init__(
-        self, home: Path, brokers: int, settings: Mapping[str, object], log_dirs: int = 1, *, secure: bool = False
+        self,
+        home: Path,
+        brokers: int,
+        settings: Mapping[str, object],
+        log_dirs: int = 1,
+        *,
+        secure: bool = False,
+        refuses: bool = False,
     ) -> None:
         self._log_dirs = log_dirs
         self.zookeeper = EmbeddedZooKeeper(home / "zookeeper", tick_time_ms=500, fsync=False)
@@ -137,7 +144,7 @@ class FaultyCluster(SecuredClients, Running):
         if self.secured is not None:
             self.secured.prepare([HOST])
             self.zookeeper.tls = self.secured.zookeeper_tls
-        self.network = Network(brokers)
+        self.network = Network(brokers, refuses=refuses)
         relay = self.network.relay(ZOOKEEPER, self.zookeeper.port)
         self.brokers = [self._broker(home, number, f"{HOST}:{relay}", settings) for number in range(brokers)]
 

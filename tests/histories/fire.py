@@ -46,6 +46,7 @@ _TABLE_CONFIGS = {
 }
 COMPACTED = (TABLE, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 _CLEANED = re.compile(r"Log cleaner thread \d+ cleaned log (\S+)-\d+ ")
+_MISSED = re.compile(r"broker (\d+)(?:, the controller,)? is gone: its address, \S+ refuses connections")
 HASTY = "hasty"
 """The topic, the group of its reader, and the first word of its writer's name: what is acknowledged by one replica."""
 _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -57,7 +58,9 @@ _SOON_MS = 3000
 
 class Fire(ReplicatedDrill):
     """``harms`` is the schedule. ``hasty``: some records are sent with acks=1. ``compacts``: segments are so small that
-    the internal topics are compacted all the time, and there is a table, which is too."""
+    the internal topics are compacted all the time, and there is a table, which is too. ``refuses``: brokers that are
+    gone refuse connections, so that nobody waits for their sessions; else they are silent, as where a machine is gone.
+    """
 
     topics: Mapping[str, int] = {**PARTITIONS, HASTY: 1}
     groups = (COPIERS, *READERS, HASTY)
@@ -70,6 +73,7 @@ class Fire(ReplicatedDrill):
         self.hasty = chance.random() < 0.3
         self.log_dirs = 2 if chance.random() < 0.4 else 1
         self.compacts = Random(f"compaction {seed}").random() < 0.5  # drawn apart: the rest is as it was without
+        self.refuses = Random(f"refusals {seed}").random() < 0.7
         if self.compacts:
             self.topics = {TABLE: 2, **self.topics}
             self.transactional_ids = (*self.transactional_ids, TABLE)
@@ -84,14 +88,14 @@ class Fire(ReplicatedDrill):
         """What is done, a line each."""
         how = f"flushing {'on' if self.flushes else 'off'}, acks=1 {'too' if self.hasty else 'never'}"
         how += f", log directories: {self.log_dirs}, compaction {'on' if self.compacts else 'off'}"
+        how += f", what is gone {'refuses connections' if self.refuses else 'is silent'}"
         return "\n".join([how, *told(self.harms)])
 
     def _make_cluster(self, home: Path, brokers: int) -> FaultyCluster:
         flushing = {"log.flush.interval.messages": 1} if self.flushes else {}
         compacting = _COMPACTING if self.compacts else {}
-        return FaultyCluster(
-            home, brokers, {**REPLICATED, **flushing, **compacting}, self.log_dirs, secure=self.is_secure
-        )
+        settings = {**REPLICATED, **flushing, **compacting}
+        return FaultyCluster(home, brokers, settings, self.log_dirs, secure=self.is_secure, refuses=self.refuses)
 
     def _configs(self, topic: str) -> Mapping[str, str]:
         own = {HASTY: {"min.insync.replicas": "1"}, TABLE: _TABLE_CONFIGS}
@@ -214,11 +218,14 @@ class Fire(ReplicatedDrill):
             broker.kill()
             self._later(self._start_again, broker)
 
-    def _kill_leader(self, number: int) -> None:
+    def _kill_leader(self, number: int, is_missed: bool = False) -> None:
+        """With ``is_missed`` until others have seen that it is gone."""
         tp = self.partitions[number]
         state = self.watcher.states.get(tp)
         if state is not None and state.leader >= 0:
             self._kill([state.leader])
+            if is_missed:
+                eventually(lambda: self.missed()[state.leader], END_S, f"somebody to miss broker {state.leader}")
 
     def _stop(self, broker: int) -> None:
         for each in self._live([broker]):
@@ -377,6 +384,11 @@ class Fire(ReplicatedDrill):
     def cleanings(self) -> Counter[str]:
         """How many cleanings were finished, by topic."""
         return Counter(_CLEANED.findall("".join(each.log_path.read_text() for each in self.cluster.brokers)))
+
+    def missed(self) -> Counter[int]:
+        """How often others took each broker for gone without waiting for the end of its session."""
+        logs = "".join(each.log_path.read_text() for each in self.cluster.brokers)
+        return Counter(int(broker) for broker in _MISSED.findall(logs))
 
     def crashes(self) -> list[str]:
         broken = [each.log_path.name for each in self.cluster.brokers if "Traceback" in each.log_path.read_text()]

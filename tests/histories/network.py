@@ -2,6 +2,10 @@
 
 Before every server stands a relay, whose address the others are told. Who asks is known by the address that it asks
 from: each broker has one of its own (``faulty_broker``), clients have the machine's.
+
+A server that is gone is one of two things to the others. Where its host is gone with it, nobody answers for it: the
+relay goes on taking connections, and hangs up. Where the host is there, its kernel refuses connections, and so does the
+relay: it listens on its port only while the server does (``refuses``). Also on a way that is cut.
 """
 
 from __future__ import annotations
@@ -9,13 +13,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from sparklog.local.ports import free_port
 
 T = TypeVar("T")
 HOST = "127.0.0.1"
 CLIENTS, ZOOKEEPER = "clients", "zookeeper"
 _BLOCK = 1 << 16
 _WAIT_S = 30.0
+_LOOK_EVERY_S = 0.02
+_LOOK_S = 1.0
 
 
 def broker_name(broker_id: int) -> str:
@@ -27,19 +36,36 @@ def broker_source(broker_id: int) -> str:
     return f"127.0.1.{broker_id + 1}"
 
 
+@dataclass
+class _Relay:
+    """Before the server of a name, which listens on ``served``; ``listener`` is None while it is not there."""
+
+    name: str
+    served: int
+    listener: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        assert self.listener is not None
+        return int(self.listener.sockets[0].getsockname()[1])
+
+
 class Network:
     """A way is a pair of names, from whom and to whom. What is sent on a way that is cut waits until it is healed, as
-    with TCP; a connection that is opened meanwhile waits too.
+    with TCP; a connection that is opened meanwhile waits too. With ``refuses`` nobody listens for a server that is
+    gone.
     """
 
-    def __init__(self, brokers: int) -> None:
+    def __init__(self, brokers: int, *, refuses: bool = False) -> None:
+        self._refuses = refuses
         self._names = {broker_source(number): broker_name(number) for number in range(brokers)}
         self._loop = asyncio.new_event_loop()
         self._cut: set[tuple[str, str]] = set()
         self._delays: dict[tuple[str, str], float] = {}
         self._healed = asyncio.Event()
         self._lines: dict[asyncio.Task[None], tuple[str, str]] = {}
-        self._servers: list[asyncio.Server] = []
+        self._relays: list[_Relay] = []
+        self._returns: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
@@ -52,7 +78,7 @@ class Network:
 
     def relay(self, name: str, port: int) -> int:
         """Stand before the server of this name, on this port of the machine; returns the port of the relay."""
-        return self._do(self._listen(name, port))
+        return self._do(self._stand_before(name, port))
 
     def cut(self, *ways: tuple[str, str]) -> None:
         """Let nothing through on these ways."""
@@ -92,8 +118,9 @@ class Network:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_WAIT_S)
 
     async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
+        for relay in self._relays:
+            if relay.listener is not None:
+                relay.listener.close()
         await asyncio.sleep(0)  # what was accepted last begins
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for other in others:
@@ -101,33 +128,68 @@ class Network:
             await asyncio.wait(others)
         await asyncio.sleep(0)  # sockets are closed a turn later
 
-    async def _listen(self, name: str, port: int) -> int:
+    async def _stand_before(self, name: str, served: int) -> int:
+        relay = _Relay(name, served)
+        self._relays.append(relay)
+        if not self._refuses:
+            await self._listen(relay, 0)
+            return relay.port
+        port = free_port(HOST)  # this process keeps it: nobody else is given it while nobody listens
+        self._await_server(relay, port)
+        return port
+
+    async def _listen(self, relay: _Relay, port: int) -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             line = asyncio.current_task()
             assert line is not None
             asker = self._names.get(writer.get_extra_info("peername")[0], CLIENTS)
-            self._lines[line] = asker, name
+            self._lines[line] = asker, relay.name
             try:
-                await self._join(asker, name, port, reader, writer)
+                await self._join(asker, relay, reader, writer)
             except (OSError, asyncio.CancelledError):
                 pass
             finally:
                 self._lines.pop(line, None)
                 writer.transport.abort()
 
-        server = await asyncio.start_server(accept, HOST, 0)
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        relay.listener = await asyncio.start_server(accept, HOST, port)
+
+    def _await_server(self, relay: _Relay, port: int) -> None:
+        """Listen on the port when the server is there."""
+
+        async def listen() -> None:
+            while await _is_refused(relay.served):
+                await asyncio.sleep(_LOOK_EVERY_S)
+            await self._listen(relay, port)
+
+        waiting = asyncio.ensure_future(listen())
+        self._returns.add(waiting)
+        waiting.add_done_callback(self._returns.discard)
+
+    async def _look_at(self, relay: _Relay) -> None:
+        """A connection to the server has ended, or could not be made: nobody may listen for it any more."""
+        if not self._refuses or not await _is_refused(relay.served) or relay.listener is None:
+            return
+        port = relay.port
+        relay.listener.close()
+        relay.listener = None
+        self._await_server(relay, port)
 
     async def _join(
-        self, asker: str, name: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, asker: str, relay: _Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        name = relay.name
         await self._pass(asker, name)
         await self._pass(name, asker)
-        answers, requests = await asyncio.open_connection(HOST, port)
+        try:
+            answers, requests = await asyncio.open_connection(HOST, relay.served)
+        except ConnectionRefusedError:
+            await self._look_at(relay)
+            raise
+
         pumps = [
             asyncio.ensure_future(self._pump((asker, name), reader, requests)),
-            asyncio.ensure_future(self._pump((name, asker), answers, writer)),
+            asyncio.ensure_future(self._pump((name, asker), answers, writer, relay)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -137,11 +199,22 @@ class Network:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
 
-    async def _pump(self, way: tuple[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(_BLOCK):
-            await self._pass(*way)
-            writer.write(data)
-            await writer.drain()
+    async def _pump(
+        self,
+        way: tuple[str, str],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        relay: _Relay | None = None,
+    ) -> None:
+        """With the ``relay`` of the server that is read from: who reads on learns of its end after the relay."""
+        try:
+            while data := await reader.read(_BLOCK):
+                await self._pass(*way)
+                writer.write(data)
+                await writer.drain()
+        finally:
+            if relay is not None and (reader.at_eof() or reader.exception() is not None):
+                await self._look_at(relay)
         await self._pass(*way)
 
     async def _pass(self, source: str, target: str) -> None:
@@ -149,3 +222,16 @@ class Network:
         while (source, target) in self._cut:
             self._healed.clear()
             await self._healed.wait()
+
+
+async def _is_refused(port: int) -> bool:
+    """Whether the machine refuses connections to the port. A process that does not take them does not refuse them."""
+    try:
+        async with asyncio.timeout(_LOOK_S):
+            _, writer = await asyncio.open_connection(HOST, port)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    writer.transport.abort()
+    return False

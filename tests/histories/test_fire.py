@@ -24,7 +24,10 @@ SEEDS = [int(seed) for seed in os.environ.get("FIRE_SEEDS", "").split()] or rang
 """``FIRE_SEEDS="7 8"`` runs these alone, of ``test_a_cluster_under_fire_keeps_its_promises``."""
 SECURE_SEEDS = [int(seed) for seed in os.environ.get("SECURE_FIRE_SEEDS", "").split()] or range(200, 210)
 """``SECURE_FIRE_SEEDS`` does the same of the secure ones."""
-SHORT = [Harm("kill_leader", {"number": 0}), Harm("part", {"ways": [("broker-1", "broker-2")], "breaks": True}, 0.5)]
+SHORT = [
+    Harm("kill_leader", {"number": 0, "is_missed": True}),
+    Harm("part", {"ways": [("broker-1", "broker-2")], "breaks": True}, 0.5),
+]
 TP = TopicPartition("unclean", 0)
 ALL, ONE = "all", "1"
 REQUIRED = {ALL: -1, ONE: 1}
