@@ -102,22 +102,64 @@ def test_one_partitions_conflict_does_not_hold_up_the_others(zk):
     assert sorted(written) == others
 
 
-def test_states_are_written_together(zk, monkeypatch):
-    version = controller_of(zk)
-    states = {TopicPartition("t", number): STATE for number in range(250)}
-    commit, committed = TransactionRequest.commit_async, []
+@pytest.fixture
+def committed(monkeypatch):
+    """How many operations each transaction has that is asked for, and how many bytes."""
+    commit, found = TransactionRequest.commit_async, []
 
     def counted(self):
-        committed.append(len(self.operations))
+        size = sum(len(each.serialize()) for each in self.operations)
+        found.append((len(self.operations), size))
         return commit(self)
 
-    written = zk.states.write(states, version)
     monkeypatch.setattr(TransactionRequest, "commit_async", counted)
+    return found
+
+
+def numbered(count, state=STATE, topic="t"):
+    return {TopicPartition(topic, number): state for number in range(count)}
+
+
+def test_states_are_written_together(zk, committed):
+    version = controller_of(zk)
+    states = numbered(650)
+    written = zk.states.write(states, version)
+    committed.clear()
     stale = {TopicPartition("t", 7): replace(STATE, version=7)}
     assert set(zk.states.write(written | stale, version)) == set(states) - set(stale)
-    assert sorted(committed) == [*[2] * 100, 51, 101, 101], (
+    assert sorted(ops for ops, _ in committed) == [*[2] * 300, 51, 301, 301], (
         "of one that does not stand as expected, each again by itself"
     )
+
+
+def test_what_stands_beside_states_is_written_together_with_them(zk, connect, committed):
+    version = controller_of(zk)
+    states = zk.states.write(numbered(400), version)
+    for eligible in ((2, 3), (3,)):  # made, then written over
+        wanted = {tp: replace(state, eligible=eligible, min_isr=2) for tp, state in states.items()}
+        committed.clear()
+        states = zk.states.write(wanted, version)
+        assert sorted(ops for ops, _ in committed) == [201, 601]
+        assert states_beside(zk, *states) == wanted
+    other, _ = connect()
+    committed.clear()
+    wanted = {tp: replace(state, eligible=(2,)) for tp, state in list(states.items())[:5]}
+    assert other.states.write(wanted, version).keys() == wanted.keys(), "who has not read what stands there finds out"
+    assert max(ops for ops, _ in committed) == 11
+    assert states_beside(zk, *wanted) == wanted
+
+
+def test_no_transaction_has_more_bytes_than_zookeeper_takes_however_long_its_names_and_lists_are(zk, committed):
+    version, name = controller_of(zk), "n" * 249
+    zk.topics.create(TopicAssignment(name, {0: (1,)}), {})
+    many = tuple(range((1 << 31) - 80, (1 << 31) - 1))
+    wide = replace(STATE, isr=many, eligible=many, last_known=many, min_isr=9)
+    states = zk.states.write(numbered(400, wide, name), version)
+    assert len(states) == 400
+    sizes = [size for ops, size in committed if ops > 2]
+    assert len(sizes) > 2, "fewer than 300 in one"
+    assert max(sizes) < 500_000
+    assert states_beside(zk, *states) == numbered(400, wide, name)
 
 
 def test_many_states_at_once(zk):

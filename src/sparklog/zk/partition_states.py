@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -16,8 +16,13 @@ from sparklog.zk.znode_client import ZnodeClient
 from sparklog.zk.znodes import PartitionState
 
 _logger = logging.getLogger(__name__)
-_STATES_A_TRANSACTION = 100
-"""Of the states that have nothing beside them: some 20 kB, and one flush of ZooKeeper's log."""
+_STATES_A_TRANSACTION = 300
+"""One flush of ZooKeeper's log; 70 kB with topics of twenty letters, and as much again for what stands beside them."""
+_BYTES_A_TRANSACTION = 500_000
+"""At most, whatever the topics are called and however many replicas there are: ZooKeeper hangs up on who brings it more
+than 1 MB (``jute.maxbuffer``)."""
+_MOST_DIGITS = 12
+"""Of a broker's id in a list."""
 _OPS_OF_A_STATE = 2
 """The check of the office, and the state itself; what stands beside it comes after."""
 
@@ -67,28 +72,28 @@ class PartitionStates:
         Returns those written, with their new versions. Raises CoordinationError if another controller has taken over.
         """
         self._make_parents(states, controller_epoch_version)
-        plain = {tp: state for tp, state in states.items() if not (state.eligible or state.last_known)}
-        written = self._write_together(plain, controller_epoch_version)
+        written = self._write_together(states, controller_epoch_version)
         left = {tp: state for tp, state in states.items() if tp not in written}
         return written | self._write_each(left, controller_epoch_version)
 
     def _write_together(
         self, states: Mapping[TopicPartition, PartitionState], controller_epoch_version: int
     ) -> dict[TopicPartition, PartitionState]:
-        """Many in a transaction; those written. A transaction with one that does not stand as expected writes none."""
-        items, asked = list(states.items()), []
-        for start in range(0, len(items), _STATES_A_TRANSACTION):
-            some = items[start : start + _STATES_A_TRANSACTION]
+        """Many in a transaction, with what stands beside them; those written. A transaction with one that does not
+        stand as expected writes none.
+        """
+        asked = []
+        for some in _parted(states):
             transaction = as_controller(self._zk.kazoo, controller_epoch_version)
-            for tp, state in some:
-                _put_state(transaction, tp, state)
+            for tp, state in some.items():
+                self._put(transaction, tp, state)
             asked.append((some, transaction.commit_async()))
         written: dict[TopicPartition, PartitionState] = {}
         for some, answer in asked:
             results = answer.get()
             check_office(results)
             if not failed(results):
-                written.update((tp, _as_written(state)) for tp, state in some)
+                written |= self._as_written(some)
         return written
 
     def _write_each(
@@ -112,32 +117,36 @@ class PartitionStates:
 
     def _write_state(self, tp: TopicPartition, state: PartitionState, controller_epoch_version: int):  # type: ignore[no-untyped-def]
         transaction = as_controller(self._zk.kazoo, controller_epoch_version)
-        _put_state(transaction, tp, state)
-        if state.eligible or state.last_known:
-            self._write_beside(transaction, tp, state)
+        self._put(transaction, tp, state)
         return transaction.commit_async()
 
     def _found_beside(self, tp: TopicPartition, *, is_there: bool) -> None:
         """Another controller has made the znode of the eligible replicas, or it went with a former topic."""
         (self._with_eligible.add if is_there else self._with_eligible.discard)(tp)
 
-    def _write_beside(self, transaction, tp: TopicPartition, state: PartitionState) -> None:  # type: ignore[no-untyped-def]
+    def _put(self, transaction, tp: TopicPartition, state: PartitionState) -> None:  # type: ignore[no-untyped-def]
+        """Have the transaction write the state over the version that it names, and behind it what stands beside it."""
+        _put_state(transaction, tp, state)
+        if not _has_beside(state):
+            return
         path, data = znodes.eligible_path(tp), znodes.encode_eligible(state, _next_version(state))
         if tp in self._with_eligible:
             transaction.set_data(path, data)
         else:
             transaction.create(path, data)
-            self._with_eligible.add(tp)  # if the transaction fails, the next finds out
 
-    @staticmethod
     def _state_written(
-        tp: TopicPartition, state: PartitionState, results: list[object]
+        self, tp: TopicPartition, state: PartitionState, results: list[object]
     ) -> dict[TopicPartition, PartitionState]:
         check_office(results)
         if failed(results):
             _logger.warning("the state of %s changed under the controller: %s", tp, results[1])
             return {}
-        return {tp: _as_written(state)}
+        return self._as_written({tp: state})
+
+    def _as_written(self, states: Mapping[TopicPartition, PartitionState]) -> dict[TopicPartition, PartitionState]:
+        self._with_eligible.update(tp for tp, state in states.items() if _has_beside(state))
+        return {tp: replace(state, version=_next_version(state), zxid=-1) for tp, state in states.items()}
 
     def _make_parents(self, states: dict[TopicPartition, PartitionState], controller_epoch_version: int) -> None:
         """Make what the znodes of new states stand under; nothing where the topic itself is gone."""
@@ -168,5 +177,26 @@ def _put_state(transaction, tp: TopicPartition, state: PartitionState) -> None: 
         transaction.set_data(path, data, version=state.version)
 
 
-def _as_written(state: PartitionState) -> PartitionState:
-    return replace(state, version=_next_version(state), zxid=-1)
+def _has_beside(state: PartitionState) -> bool:
+    return bool(state.eligible or state.last_known)
+
+
+def _parted(states: Mapping[TopicPartition, PartitionState]) -> Iterator[dict[TopicPartition, PartitionState]]:
+    """As many in each part as one transaction takes."""
+    part: dict[TopicPartition, PartitionState] = {}
+    size = 0
+    for tp, state in states.items():
+        more = _most_bytes(tp, state)
+        if part and (len(part) == _STATES_A_TRANSACTION or size + more > _BYTES_A_TRANSACTION):
+            yield part
+            part, size = {}, 0
+        part[tp] = state
+        size += more
+    if part:
+        yield part
+
+
+def _most_bytes(tp: TopicPartition, state: PartitionState) -> int:
+    """The state and what stands beside it take no more in a transaction: paths, names in JSON, numbers."""
+    numbers = len(state.isr) + len(state.eligible) + len(state.last_known)
+    return 600 + 2 * len(tp.topic) + _MOST_DIGITS * numbers
