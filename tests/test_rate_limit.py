@@ -68,6 +68,17 @@ def test_warnings_are_counted_when_they_are_too_many(clock, caplog, monkeypatch)
     ]
 
 
+def test_what_nobody_has_to_look_after_is_no_warning(clock, caplog):
+    told = RateLimitedLogger(logging.getLogger("test"), clock.monotonic)
+    with caplog.at_level(logging.INFO):
+        for number in range(5):
+            told.inform("kind", f"{number}", most=2)
+        clock.advance(10.0)
+        told.inform("kind", "again", most=2)
+    said = ["0", "1", "again (and 3 more of this kind before)"]
+    assert caplog.record_tuples == [("test", logging.INFO, each) for each in said]
+
+
 def test_what_is_tried_again_is_said_when_it_is_new_and_then_once_a_minute(clock, caplog):
     warnings = RateLimitedLogger(logging.getLogger("test"), clock.monotonic)
     with caplog.at_level(logging.WARNING):

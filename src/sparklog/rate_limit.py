@@ -56,7 +56,7 @@ class RateLimit:
 
 
 class RateLimitedLogger:
-    """Warnings that clients cause: of each kind a thousand in ten seconds, or as few as is said."""
+    """Lines that clients cause: of each kind a thousand in ten seconds, or as few as is said."""
 
     def __init__(self, logger: logging.Logger, now: Callable[[], float]) -> None:
         self._logger = logger
@@ -65,7 +65,11 @@ class RateLimitedLogger:
 
     def warn(self, kind: str, text: str, most: int | None = None) -> None:
         """``kind`` is one of few words, never a client's, and has one ``most``."""
-        self._tell(text, self._limit.admit(kind, _IN_AN_INTERVAL if most is None else most))
+        self._tell(logging.WARNING, text, self._limit.admit(kind, _IN_AN_INTERVAL if most is None else most))
+
+    def inform(self, kind: str, text: str, most: int | None = None) -> None:
+        """As ``warn``, of what nobody has to look after; no ``kind`` is of both."""
+        self._tell(logging.INFO, text, self._limit.admit(kind, _IN_AN_INTERVAL if most is None else most))
 
     def repeat(self, kind: str, text: str) -> None:
         """For what is tried again until it succeeds: said at once, and then once a minute.
@@ -73,11 +77,11 @@ class RateLimitedLogger:
         ``kind`` has the reason, and may have a peer's host. Beyond a thousand in a minute, the others are of one kind.
         """
         known = kind if self._repeated.has_room_for(kind, _MOST_REPEATED) else None
-        self._tell(text, self._repeated.admit(known))
+        self._tell(logging.WARNING, text, self._repeated.admit(known))
 
-    def _tell(self, text: str, left_out: int | None) -> None:
+    def _tell(self, level: int, text: str, left_out: int | None) -> None:
         if left_out is not None:
-            self._logger.warning("%s%s", text, f" (and {left_out} more of this kind before)" if left_out else "")
+            self._logger.log(level, "%s%s", text, f" (and {left_out} more of this kind before)" if left_out else "")
 
 
 _SHORTEST_WAIT_S = 0.001

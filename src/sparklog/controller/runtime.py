@@ -283,10 +283,17 @@ class Controller:
         for tp, change in asked.items():
             verdict = verdicts[tp] = judge(context, tp, change)
             if isinstance(verdict, ErrorCode) and verdict is not ErrorCode.NONE:
-                text = f"refused broker {leader} another ISR of {tp}: {verdict.name}"
-                self._warnings.warn("isr", text, most=_REFUSALS_TOLD)
+                self._tell_refusal(verdict, f"refused broker {leader} another ISR of {tp}: {verdict.name}")
             yield
         return verdicts
+
+    def _tell_refusal(self, verdict: ErrorCode, text: str) -> None:
+        """A leader asks for what cannot be while the cluster changes: it hears of that, and asks anew. No leader asks
+        for what makes no sense."""
+        if verdict is ErrorCode.INVALID_REQUEST:
+            self._warnings.warn("isr", text, most=_REFUSALS_TOLD)
+        else:
+            self._warnings.inform("isr for now", text, most=_REFUSALS_TOLD)
 
     async def _write_isrs(
         self,
