@@ -96,6 +96,9 @@ CASES = (
     PUBLISHED_LIKE,
     Case(100, 10_000_000, 5_000_000),
     Case(100, 6_000_000, 5_000_000, CompressionType.ZSTD),
+    Case(1000, 2_000_000, 1_000_000),
+    Case(1000, 1_000_000, 1_000_000, CompressionType.ZSTD),
+    Case(100, 6_000_000, 6_000_000, CompressionType.ZSTD, map_bytes=64 << 20),
     Case(50, 20_000_000, 12_000_000),
     Case(50, 20_000_000, 12_000_000, map_bytes=LARGE_MAP_BYTES),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -94,14 +94,21 @@ def peak_bytes(pid: int) -> int:
 
 def pin(pid: int, cpu: int) -> None:
     """Keep process ``pid``, all threads that it has and will have, to one processor."""
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(thread), {cpu})
+    _bind(f"/proc/{pid}/task", {cpu})
 
 
 def give_way(pid: int, niceness: int) -> None:
     """Give process ``pid``, all threads that it has and will have, a lower priority than this process has."""
     for thread in os.listdir(f"/proc/{pid}/task"):
-        os.setpriority(os.PRIO_PROCESS, int(thread), os.getpriority(os.PRIO_PROCESS, 0) + niceness)
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.setpriority(os.PRIO_PROCESS, int(thread), os.getpriority(os.PRIO_PROCESS, 0) + niceness)
+
+
+def _bind(threads: str, cpus: set[int]) -> None:
+    """Keep the threads that a directory of /proc lists to these processors."""
+    for thread in os.listdir(threads):
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread), cpus)
 
 
 @contextmanager
@@ -113,5 +120,4 @@ def one_core() -> Iterator[int]:
     try:
         yield cpu
     finally:
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), before)
+        _bind("/proc/self/task", before)
