@@ -51,6 +51,8 @@ def test_a_cluster_that_can_be_taken_over_has_no_findings():
         setting("inter.broker.protocol.version", "3.8"),
         setting("authorizer.class.name", "org.apache.ranger.Authorizer"),
         setting("remote.log.storage.system.enable", "true"),
+        setting("log.message.format.version", "0.10.2-IV0"),
+        setting("log.message.format.version", "0.9.0"),
         setting("zookeeper.metadata.migration.enable", "true"),
         topic(has_id=False),
         topic(is_moving=True),
@@ -79,6 +81,12 @@ def test_what_stops_a_takeover_is_found_and_has_a_remedy(survey):
 )
 def test_what_is_to_be_known_stops_nothing(survey):
     assert [each.stops for each in findings(survey)] == [False]
+
+
+@pytest.mark.parametrize("version", ["0.11.0-IV2", "1.0", "3.0-IV1", ""])
+def test_a_message_format_that_is_stored_here_too_is_no_finding(version):
+    assert findings(setting("log.message.format.version", version)) == []
+    assert findings(topic(settings={"message.format.version": version})) == []
 
 
 def planned(broker_id=1, version="3.9"):

@@ -18,6 +18,8 @@ _PLAINTEXT = "PLAINTEXT"
 _VERSION = "inter.broker.protocol.version"
 _AUTHORIZER = "authorizer.class.name"
 _MOST_NAMED = 5
+_FORMAT = "message.format.version"
+"""The setting of a topic; of a broker it is the same behind ``log.``, and holds for topics that say nothing."""
 _KEPT_IN_KAFKA = {
     "remote.log.storage.system.enable": "there is no tiered storage",
     "zookeeper.metadata.migration.enable": "there is no migration to KRaft",
@@ -152,9 +154,17 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[Finding]:
         yield Finding(
             True, subject, f"{_AUTHORIZER}={authorizer}", f"move its rules to {ACL_AUTHORIZER}: no other is here"
         )
+    name = f"log.{_FORMAT}"
+    if _is_old_format(broker.settings.get(name, "")):
+        text = f"{name}={broker.settings[name]}: topics keep a message format from before Kafka 0.11"
+        yield Finding(True, subject, text, "unset it, and copy what is stored so to other topics")
     for name, reason in _KEPT_IN_KAFKA.items():
         if broker.settings.get(name, "") not in _OFF:
             yield Finding(True, subject, f"{name}={broker.settings[name]}", f"{reason} here: do without, and unset it")
+
+
+def _is_old_format(version: str) -> bool:
+    return version.startswith(_BEFORE_BATCHES)
 
 
 def _of_topics(topics: tuple[SurveyedTopic, ...]) -> Iterator[Finding]:
@@ -171,7 +181,7 @@ def _of_topics(topics: tuple[SurveyedTopic, ...]) -> Iterator[Finding]:
         (True, [t for t in topics if t.lagging], "replicas are not in sync", "wait until they are"),
         (True, [t for t in topics if t.settings.get("remote.storage.enable", "") not in _OFF], "they have tiered"
          " storage, which there is none of here", "bring them back to the brokers' disks, and turn it off"),
-        (True, [t for t in topics if t.settings.get("message.format.version", "").startswith(_BEFORE_BATCHES)], "they"
+        (True, [t for t in topics if _is_old_format(t.settings.get(_FORMAT, ""))], "they"
          " keep a message format from before Kafka 0.11", "unset it, and copy what is stored so to another topic"),
         (False, [t for t in topics if t.single], "partitions have one replica", "they are away while their broker is"
          " replaced; more replicas keep them served"),
