@@ -1,6 +1,7 @@
 """``sparklog cluster reassign`` and ``drain``, on three real brokers."""
 
 import json
+import re
 from itertools import count
 
 import pytest
@@ -85,6 +86,29 @@ def test_a_broker_is_drained(run, admin, topic):
     assert done.status == 0, done.err
     assert not [each for each in replicas(admin, topic) if 0 in each]
     assert "nothing is to be moved" in run("cluster", "drain", "0").out
+
+
+@pytest.mark.parametrize("arguments", [("reassign", "--topic", "TOPIC", "--replication", "3"), ("drain", "BROKER")])
+def test_how_far_moves_have_come_is_told_on_standard_error(run, admin, topic, arguments, monkeypatch):
+    listed, looks = Admin.list_partition_reassignments, count()
+
+    def slowly(self, partitions):
+        """All are on the move, then all but one, then as it is."""
+        there = dict.fromkeys(partitions)
+        look = next(looks)
+        if look > 1:
+            return listed(self, partitions)
+        return there if look == 0 else dict(list(there.items())[1:])
+
+    brokers = [each[0] for each in replicas(admin, topic)]  # of four partitions one of three brokers has two
+    given = {"TOPIC": topic, "BROKER": str(max(brokers, key=brokers.count))}
+    monkeypatch.setattr(Admin, "list_partition_reassignments", slowly)
+    done = run("cluster", *(given.get(each, each) for each in arguments))
+    assert done.status == 0, done.err
+    moved = int(re.fullmatch(r"moved (\d+) partitions\n", done.out)[1])
+    told = [line for line in done.err.splitlines() if line.endswith(" partitions moved")]
+    assert (told[0], told[-1]) == (f"1 of {moved} partitions moved", f"{moved} of {moved} partitions moved")
+    assert len(told) == len(set(told)), "only what is new"
 
 
 def test_a_broker_that_never_was_is_not_drained(run, admin):
