@@ -65,6 +65,7 @@ MISUSES = [
     (["topic", "create"], "Missing argument 'NAME...'"),
     (["topic", "create", "a", "--partitions", "0"], "--partitions"),
     (["topic", "create", "a", "--replication", "x"], "--replication"),
+    (["topic", "create", "a", "--replication-factor", "x"], "--replication-factor"),
     (["topic", "create", "a", "--config", "retention.ms"], "--config"),
     (["topic", "create", "a", "--replication", "40000"], "no cluster has so many brokers"),
     (["topic", "describe"], "name a topic"),

@@ -67,6 +67,11 @@ def test_a_flag_has_the_same_letter_everywhere(name, short):
         assert letters == {(short, name)}
 
 
+def test_how_many_copies_a_new_topic_has_may_be_said_in_kafkas_words():
+    for path in ("topic create", "restore"):
+        assert "--replication-factor" in COMMANDS[path]["--replication"].opts
+
+
 def test_shared_flags_say_the_same_everywhere():
     for name in ("--bootstrap", "--command-config"):
         assert len({options[name].help for options in COMMANDS.values() if name in options}) == 1

@@ -93,6 +93,7 @@ def test_a_name_that_is_taken_is_refused_with_advice(here, topic):
         (["--config", "retention.hours=1"], "unknown setting 'retention.hours'"),
         (["--config", "retention.ms=soon"], "retention.ms='soon' is not a whole number of 64 bits"),
         (["--replication", "2"], "replication factor"),
+        (["--replication-factor", "2"], "replication factor"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )

@@ -74,7 +74,7 @@ topic.add_command(trim)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("-p", "--partitions", type=WholeNumber(1), default=1, show_default=True, help="How many partitions.")
 @click.option(
-    "-r", "--replication", type=WholeNumber(1), default=1, show_default=True,
+    "-r", "--replication", "--replication-factor", type=WholeNumber(1), default=1, show_default=True,
     help="Copies of each partition, on as many brokers: from 1 to the number of brokers.",
 )  # fmt: skip
 @click.option(

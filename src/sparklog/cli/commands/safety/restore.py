@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--at", "number", type=WholeNumber(0), metavar="BACKUP", help="Which backup.  [default: the last]")
 @click.option("--no-groups", is_flag=True, help="Leave groups' offsets as they are.")
 @click.option(
-    "--replication", type=WholeNumber(1, 32767), metavar="N",
+    "--replication", "--replication-factor", type=WholeNumber(1, 32767), metavar="N",
     help="Copies of each partition.  [default: as many as it had, or as there are brokers]",
 )  # fmt: skip
 @output_option
