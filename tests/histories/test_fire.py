@@ -20,7 +20,9 @@ from sparklog.testing.eventually import eventually
 from sparklog.zk.client import ZkClient
 
 COPIED = {COPIERS: (SOURCE, TARGET)}
-SEEDS = [int(seed) for seed in os.environ.get("FIRE_SEEDS", "").split()] or range(100)
+FOUND = {46: "it was over before the log of the transactions had been cleaned once"}
+"""Seeds that failed, and why: they are run whatever the range is."""
+SEEDS = [int(seed) for seed in os.environ.get("FIRE_SEEDS", "").split()] or sorted({*FOUND, *range(100)})
 """``FIRE_SEEDS="7 8"`` runs these alone, of ``test_a_cluster_under_fire_keeps_its_promises``."""
 SECURE_SEEDS = [int(seed) for seed in os.environ.get("SECURE_FIRE_SEEDS", "").split()] or range(200, 210)
 """``SECURE_FIRE_SEEDS`` does the same of the secure ones."""

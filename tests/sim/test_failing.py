@@ -2,9 +2,14 @@
 
 import pytest
 from sim.failing import FailingCluster
+from sim.seeds import seeds
 
 STEPS = 300
-SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 60))]
+FOUND = {
+    923: "a replica that died while it was being removed stayed eligible, and was elected when it was added, empty"
+}
+"""Seeds that find the mistake that is named, where it is made again (``of-two``); of 1,500 only this one does."""
+SEEDS = seeds(10, 60, FOUND)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,9 +2,10 @@
 
 import pytest
 from sim.moving import MovingCluster
+from sim.seeds import seeds
 
 STEPS = 300
-SEEDS = [*range(15), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(15, 40))]
+SEEDS = seeds(15, 40)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

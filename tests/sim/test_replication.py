@@ -5,9 +5,16 @@ from functools import partial
 
 import pytest
 from sim.cluster import SimCluster
+from sim.seeds import seeds
 
 STEPS = 300
-SEEDS = [*range(30), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(30, 100))]
+FEW, MANY = 30, 100
+SEEDS = seeds(FEW, MANY)
+FOUND = {
+    35: "a broker that had lost its end stayed in the ISR, for it came back before its session ended",
+    84: "the next controller did not see that a broker had come back so while nobody was in office",
+}
+"""Seeds with power cuts that find the mistake that is named, where it is made again; of 100 only these do."""
 
 
 def run(directory, seed, **how):
@@ -33,7 +40,7 @@ def test_what_is_acknowledged_by_two_is_kept(disk, seed):
     run(disk, seed, min_isr=2)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(FEW, MANY, FOUND))
 def test_what_is_acknowledged_outlives_a_power_cut_of_one_broker(disk, seed):
     run(disk, seed, power_cuts=True)
 
