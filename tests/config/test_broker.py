@@ -200,6 +200,7 @@ def test_host_and_port_are_the_listener_where_none_is_named():
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "is no address that a client can connect to"),
         ({"process.roles": "broker,controller"}, "KRaft"),
         ({"controller.quorum.voters": "1@a:1"}, "KRaft"),
+        ({"control.plane.listener.name": "CONTROLLER"}, "remove the setting, and CONTROLLER from listeners"),
         ({"authorizer.class.name": "org.apache.ranger.Authorizer"}, "there is kafka.security.authorizer.AclAuthorizer"),
         ({"super.users": "User:admin"}, "set authorizer.class.name=kafka.security.authorizer.AclAuthorizer too"),
         ({"security.inter.broker.protocol": "SASL_SSL"}, "by listener SASL_SSL"),
@@ -221,7 +222,7 @@ def test_what_would_be_another_broker_is_refused(properties, named):
 
 def test_what_asks_for_no_security_is_left_out():
     asked = {"zookeeper.set.acl": "false", "super.users": "", "zookeeper.ssl.client.enable": "false"}
-    assert parse_broker_config(asked) == BrokerConfig()
+    assert parse_broker_config(asked | {"control.plane.listener.name": " "}) == BrokerConfig()
 
 
 def test_settings_of_kafkas_that_are_left_out_are_none_of_ours():

@@ -47,6 +47,7 @@ def test_a_cluster_that_can_be_taken_over_has_no_findings():
         broker(listeners=(Listener("SSL", "SSL"),)),
         broker(listeners=(Listener("INTERNAL", "PLAINTEXT"),)),
         setting("inter.broker.listener.name", "INTERNAL"),
+        setting("control.plane.listener.name", "CONTROLLER"),
         setting("inter.broker.protocol.version", "2.7-IV2"),
         setting("inter.broker.protocol.version", "3.8"),
         setting("authorizer.class.name", "org.apache.ranger.Authorizer"),
@@ -87,6 +88,11 @@ def test_what_is_to_be_known_stops_nothing(survey):
 def test_a_message_format_that_is_stored_here_too_is_no_finding(version):
     assert findings(setting("log.message.format.version", version)) == []
     assert findings(topic(settings={"message.format.version": version})) == []
+
+
+def test_a_listener_of_the_controllers_is_named():
+    (found,) = findings(setting("control.plane.listener.name", "CONTROLLER"))
+    assert "control.plane.listener.name=CONTROLLER" in found.what
 
 
 def planned(broker_id=1, version="3.9"):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sparklog.config.broker import BrokerConfig, topic_synonyms
 from sparklog.config.definition import ConfigType, Definition, definitions, parse
-from sparklog.config.kafka_broker import LEFT_OUT, LIVE
+from sparklog.config.kafka_broker import CONTROL_PLANE, LEFT_OUT, LIVE
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError
 
@@ -133,7 +133,7 @@ def _edited(definition: Definition, stored: str | None, change: Change) -> str:
 
 def check_dynamic(names: Iterable[str]) -> None:
     """Raises ConfigError if one of these broker settings cannot change while it runs."""
-    known = definitions(BrokerConfig).keys() | LEFT_OUT
+    known = definitions(BrokerConfig).keys() | LEFT_OUT | {CONTROL_PLANE}
     for name in names:
         if name not in DYNAMIC_DEFINITIONS:
             what = "is read when a broker starts and cannot change while it runs" if name in known else "is not known"

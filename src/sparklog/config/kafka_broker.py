@@ -16,7 +16,7 @@ LEFT_OUT = frozenset(
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds auto.include.jmx.reporter
     background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
-    client.quota.callback.class control.plane.listener.name controlled.shutdown.max.retries
+    client.quota.callback.class controlled.shutdown.max.retries
     controlled.shutdown.retry.backoff.ms controller.socket.timeout.ms create.topic.policy.class.name
     delete.records.purgatory.purge.interval.requests
     delete.topic.enable early.start.listeners eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
@@ -59,6 +59,7 @@ _SECURITY = {
     "zookeeper.client.secure": "false",
 }
 """Setting to the value that asks for nothing."""
+CONTROL_PLANE = "control.plane.listener.name"
 _WITHOUT_ZOOKEEPER = ("controller.listener.names", "controller.quorum.", "node.id", "process.roles")
 
 
@@ -80,7 +81,13 @@ def divide(properties: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
                 f"{name}: that is not here, and whoever sets it does not want a broker without it; if one is meant,"
                 " remove it"
             )
-        if name in LEFT_OUT or name.startswith(LEFT_OUT_PREFIXES) or name in _SECURITY:
+        if name == CONTROL_PLANE and text.strip():
+            raise ConfigError(
+                f"{name}: there is no listener for the controller alone here, and {text.strip()} would be open to"
+                " clients; the controller speaks to brokers by inter.broker.listener.name: remove the setting, and"
+                f" {text.strip()} from listeners, advertised.listeners and listener.security.protocol.map"
+            )
+        if name in LEFT_OUT or name.startswith(LEFT_OUT_PREFIXES) or name in (CONTROL_PLANE, *_SECURITY):
             left_out.append(name)
         else:
             kept[name] = text

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sparklog.config.broker import ACL_AUTHORIZER
+from sparklog.config.kafka_broker import CONTROL_PLANE
 from sparklog.config.protocol_version import FIRST_WITHOUT_KAFKA, ProtocolVersion, parse_protocol_version
 from sparklog.errors import ConfigError
 from sparklog.takeover.planned import Planned
@@ -147,6 +148,13 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[Finding]:
     if between not in ("", _PLAINTEXT):
         text = f"brokers speak to each other on the listener {between}"
         yield Finding(True, subject, text, f"have them speak on {_PLAINTEXT}")
+    if of_controller := broker.settings.get(CONTROL_PLANE, ""):
+        text = f"{CONTROL_PLANE}={of_controller}: the controller speaks to brokers on a listener of its own"
+        remedy = (
+            "unset it on every broker of Kafka's, one after another, and then remove the listener: here it would be"
+            " open to clients, and the controller speaks on the listener that brokers have between them"
+        )
+        yield Finding(True, subject, text, remedy)
     if not broker.is_recent:
         yield Finding(True, subject, "it is older than Kafka 2.8", "upgrade it; what is tested is Kafka 3.9")
     authorizer = broker.settings.get(_AUTHORIZER, "")

@@ -147,6 +147,28 @@ def test_no_client_is_sent_to_a_leader_that_refuses_connections():
     asyncio.run(body())
 
 
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(6, ErrorCode.LISTENER_NOT_FOUND), (12, ErrorCode.LISTENER_NOT_FOUND), (5, ErrorCode.LEADER_NOT_AVAILABLE)],
+)
+def test_a_leader_without_the_listener_of_the_client_is_told_as_such(version, error):
+    async def body():
+        cache = MetadataCache()
+        request = update(topics=[("t", UUID(int=7), {0: 1, 1: 2})])
+        endpoint = request.UpdateMetadataBroker.UpdateMetadataEndpoint
+        outside = endpoint(port=9100, host="outside", listener="OUTSIDE", security_protocol=0)
+        request.live_brokers[1].endpoints.append(outside)
+        tell(cache, request)
+        message = asked([MetadataRequest.MetadataRequestTopic(name="t")]).message
+        request = ApiRequest(ApiKey.METADATA, version, "c", Caller("h", listener="OUTSIDE"), message)
+        answer = finish(handled(broker(cache), request))
+        told = [(each.error_code, each.leader_id) for each in answer.topics[0].partitions]
+        assert told == [(error, -1), (ErrorCode.NONE, 2)]
+        assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [(2, "outside", 9100)]
+
+    asyncio.run(body())
+
+
 def told_of_all(asking):
     body = finish(handled(asking, asked(None))).body
     return names_in(body), body
