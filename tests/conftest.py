@@ -12,6 +12,7 @@ from sparklog.record import _impl
 
 pytest_plugins = [
     "fix_cluster",
+    "fix_comparisons",
     "fix_compiled",
     "fix_logging",
     "fix_programs",

@@ -102,3 +102,15 @@ def test_a_broker_without_the_port_imports_no_web_server():
     imports = "import sys, sparklog.cli.commands.serve.broker"
     program = f"{imports};sys.exit(bool({{'aiohttp', 'prometheus_client'}} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_tokens_are_compared_in_a_time_that_tells_nothing_of_them(tmp_path, compared):
+    path = tmp_path / "token"
+    path.write_text("s3cret\n")
+
+    async def test(endpoint):
+        assert not endpoint._may_read("Bearer s3crex")
+        assert endpoint._may_read("Bearer s3cret")
+        assert compared == [(b"s3crex", b"s3cret"), (b"s3cret", b"s3cret")]
+
+    run(test, metrics_token_file=str(path))

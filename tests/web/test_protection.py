@@ -1,11 +1,14 @@
 """What is refused whatever it asks for, and what every answer bears."""
 
 import socket
+from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
 from web.serving import Served
 
 from sparklog.web import asked
+from sparklog.web.protection import TOKEN, check_token
 
 pytestmark = pytest.mark.integration
 
@@ -124,3 +127,9 @@ def test_a_body_that_nobody_should_send_is_refused_at_once(body, charset):
         answer = browser.request("POST", "/api/login", body, Content_Type=f"application/json{charset}")
     assert (answer.status, answer.json["error"]["code"]) == (400, "INVALID_REQUEST")
     assert ("must be given" in answer.json["error"]["message"]) == ("none" in charset)
+
+
+def test_tokens_are_compared_in_a_time_that_tells_nothing_of_them(compared):
+    with pytest.raises(web.HTTPForbidden):
+        check_token(SimpleNamespace(headers={TOKEN: "s3crex"}), "s3cret")
+    assert compared == [(b"s3crex", b"s3cret")]

@@ -52,3 +52,8 @@ def test_who_has_the_hmac_proves_it_by_scram(mechanism, shown_id):
 
 def test_the_secret_is_not_shown():
     assert "s3cret" not in f"{KEY!r} {KEY} {vars(KEY).keys()}"
+
+
+def test_hmacs_are_compared_in_a_time_that_tells_nothing_of_them(compared):
+    assert not KEY.is_hmac_of(b"guessed", "id")
+    assert compared == [(b"guessed", KEY.hmac_of("id"))]

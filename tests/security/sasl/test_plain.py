@@ -1,5 +1,7 @@
 """PLAIN: one message, and one answer to all that is wrong."""
 
+import hashlib
+
 import pytest
 
 from sparklog.errors import AuthenticationFailed
@@ -68,3 +70,10 @@ def test_a_conversation_is_for_one_message():
 
 def test_no_secret_is_in_a_repr():
     assert "secret" not in f"{Plain('alice', 'secret')!r} {USERS!r} {PlainServer(USERS)!r}"
+
+
+@pytest.mark.parametrize(("user", "right"), [("alice", b"secret"), ("bob", b"")])
+def test_passwords_are_compared_in_a_time_that_tells_nothing_of_them(compared, user, right):
+    with pytest.raises(AuthenticationFailed):
+        PlainServer(USERS).respond(f"\0{user}\0Secret".encode())
+    assert compared == [(hashlib.sha256(b"Secret").digest(), hashlib.sha256(right).digest())]

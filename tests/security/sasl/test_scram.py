@@ -257,3 +257,12 @@ def test_the_client_does_not_trust_a_broker_without_the_key(answer, complaint):
 def test_no_secret_is_in_a_repr():
     client = Scram(SHA_256, "alice", "secret")
     assert "secret" not in f"{client!r} {client.begin('log1')!r} {ScramServer(SHA_256, SOURCE)!r} {SOURCE!r}"
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_keys_and_signatures_are_compared_in_a_time_that_tells_nothing_of_them(compared, mechanism):
+    messages, credential = [], CREDENTIALS[mechanism.title, "alice"]
+    talk(Scram(mechanism, "alice", "secret"), ScramServer(mechanism, SOURCE), lambda _, m: messages.append(m) or m)
+    (_, stored_key), (signature, expected) = compared
+    assert stored_key == credential.stored_key
+    assert signature == expected == b64decode(messages[-1].removeprefix(b"v="))
