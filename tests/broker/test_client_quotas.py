@@ -1,6 +1,7 @@
 import asyncio
 import logging
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
 
@@ -14,7 +15,7 @@ from sparklog.quota.entity import DEFAULT, Entity, IpEntity
 from sparklog.security.acl.authorizer import AclAuthorizer
 from sparklog.security.audit import AuditLog
 from sparklog.security.caller import Caller
-from sparklog.security.principal import Principal
+from sparklog.security.principal import ANONYMOUS, Principal
 from sparklog.testing.clock import ManualClock
 
 SIZE = 1_000_000
@@ -106,6 +107,15 @@ def test_the_quota_is_that_of_the_user_who_has_authenticated(clock):
     quotas = quotas_of(clock, {"users/alice": {"producer_byte_rate": "50000"}})
     assert charge(quotas, caller_of("alice")) == 10_000
     assert charge(quotas, caller_of("bob")) == 0
+
+
+@pytest.mark.parametrize("principal", [ANONYMOUS, Principal("Team", "blue, 7")])
+def test_the_quota_is_found_by_a_principals_name_whatever_it_is(clock, principal):
+    path = f"users/{quote(principal.name)}"
+    quotas, caller = quotas_of(clock, {path: {"producer_byte_rate": "50000"}}), caller_of("another")
+    assert charge(quotas, caller) == 0
+    caller.principal = principal
+    assert charge(quotas, caller) == 10_000
 
 
 def test_time_counts_as_a_part_of_the_loop(clock):

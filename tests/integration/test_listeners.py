@@ -1,5 +1,6 @@
 """Several listeners of a real broker: who is told which address, and TLS with other projects' clients."""
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,14 +13,17 @@ from confluent_kafka.admin import AdminClient
 from integration import wire
 from kafka import KafkaConsumer
 
+from sparklog.client.admin.admin import Admin
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.clock import SystemClock
 from sparklog.local.ports import free_port
 from sparklog.net.connection import BlockingConnection
+from sparklog.net.throttle import throttle_seconds
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import MetadataRequest
+from sparklog.quota.entity import Entity
 from sparklog.security.certificates import CertificateAuthority
-from sparklog.structs import Endpoint
+from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.certificates import Certificates
 from sparklog.testing.eventually import eventually
@@ -140,6 +144,61 @@ def strange(broker, files, certificates):
 
     taken = "listener SSL has a new certificate"
     return shown
+
+
+@pytest.fixture
+def team_broker(tmp_path, zookeeper, ports, files, monkeypatch):
+    """A broker that finds an installed builder; its listeners ask nobody for SASL."""
+    installed = tmp_path / "site" / "teams-1.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: teams\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[sparklog.principal_builders]\nteams = teams:build\n")
+    installed.with_name("teams.py").write_text(
+        "from sparklog.security.principal import Principal\n"
+        "def build(peer):\n"
+        "    known = 'unknown' if peer.certificate is None else 'known'\n"
+        "    return Principal('Team', f'{peer.listener}, {known}: {peer.principal.name}')\n"
+    )
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(installed.parent), before))))
+    plain, tls = free_port(), free_port()
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{tls}",
+        "ssl.keystore.location": files["server"],
+        "ssl.truststore.location": files["authority"],
+        "ssl.client.auth": "required",
+        "principal.builder.class": "teams",
+    }
+    harness = BrokerHarness(tmp_path / "broker", f"{zookeeper.connect_string}/teams", port=plain, settings=settings)
+    harness.start()
+    yield harness, tls
+    harness.stop()
+
+
+def test_a_builder_decides_who_comes_by_listeners_without_sasl(team_broker, files):
+    """The quotas tell who somebody is taken for."""
+    broker, tls = team_broker
+    by_tls = {
+        "bootstrap.servers": f"127.0.0.1:{tls}",
+        "security.protocol": "SSL",
+        "ssl.keystore.location": str(files["client"]),
+        "ssl.truststore.location": str(files["authority"]),
+    }
+    security = ClientConfig.from_properties(by_tls).connection_security(CLOCK)
+    tp, batch = TopicPartition("t", 0), wire.batch_of(b"v" * 100_000)
+    users = {
+        "PLAINTEXT, unknown: ANONYMOUS": lambda: wire.connect(broker.address),
+        "SSL, known: CN=alice,O=sparklog": lambda: wire.connect(f"127.0.0.1:{tls}", security=security),
+    }
+    with Admin({"bootstrap.servers": broker.address}) as admin, wire.connect(broker.address) as connection:
+        wire.create_topic(connection, tp.topic)
+        for user, connect in users.items():
+            with connect() as held:
+                for is_limited in (False, True):
+                    if is_limited:
+                        admin.alter_client_quotas({Entity(user): {"producer_byte_rate": 10}})
+                    wire.send_produce(held, tp, batch)
+                    assert (throttle_seconds(*held.receive()) > 1000) == is_limited, user
 
 
 def test_a_new_certificate_is_taken_over_without_a_dropped_connection(strange, ports, secured, files):

@@ -79,6 +79,17 @@ def test_a_producer_over_its_quota_is_told_to_wait_and_not_read(held, connection
     assert wire.list_offset(connection, tp, -1)[1] == 3
 
 
+def test_who_has_not_authenticated_is_held_by_the_quota_of_anonymous(held, tp, admin):
+    anonymous, batch = Entity("ANONYMOUS"), wire.batch_of(b"v" * A_BATCH)
+    try:
+        for user, is_held in ((Entity("alice"), False), (anonymous, True)):
+            admin.alter_client_quotas({user: {"producer_byte_rate": 10}})
+            wire.send_produce(held, tp, batch)
+            assert (throttled_s(held) > AGES_S) == is_held
+    finally:
+        admin.alter_client_quotas({each: {"producer_byte_rate": None} for each in (anonymous, Entity("alice"))})
+
+
 def test_a_producer_that_wants_no_answer_is_not_read_either(held, connection, tp, limit):
     limit(producer_byte_rate=10)
     wire.send_produce(held, tp, wire.batch_of(b"v" * A_BATCH), acks=0)
