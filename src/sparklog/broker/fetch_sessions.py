@@ -496,7 +496,7 @@ class FetchSessions:
         return fetch.begin()
 
     def open(self, message: FetchRequest, now_ms: int, *, uses_ids: bool) -> Fetch:
-        """As ``begin``, before anything is named."""
+        """As ``begin``, before anything is named. Raises as that does."""
         if message.session_epoch not in (_FULL, _FINAL):
             session = self._by_use.get(message.session_id)
             if session is None:

@@ -59,6 +59,7 @@ class ClusterDirectory(LockedDirectory):
         return self.logs / f"{_file_name(name)}.log"
 
     def write_pid(self, name: str, pid: int) -> None:
+        """Raises ConfigError where the directory cannot be written."""
         try:
             self._pid_file(name).write_text(f"{pid}\n")
         except OSError as error:
@@ -68,7 +69,7 @@ class ClusterDirectory(LockedDirectory):
         self._pid_file(name).unlink(missing_ok=True)
 
     def remembered_ports(self) -> dict[str, int]:
-        """Name to port as of the last run; empty for a new directory."""
+        """Name to port as of the last run; empty for a new directory. Raises ConfigError where they cannot be read."""
         path = self.root / "ports.json"
         try:
             ports = json.loads(path.read_text())
@@ -81,6 +82,7 @@ class ClusterDirectory(LockedDirectory):
             raise ConfigError(f"{path} is damaged ({error}); delete it, and the cluster chooses ports anew") from None
 
     def remember_ports(self, ports: Mapping[str, int]) -> None:
+        """Raises ConfigError where the directory cannot be written."""
         path = self.root / "ports.json"
         partial = path.with_suffix(".json.tmp")
         try:

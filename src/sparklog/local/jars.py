@@ -107,6 +107,7 @@ def pyspark_jars() -> Path:
     """The directory of JARs in the installed PySpark, found without importing it.
 
     Under spark-submit PySpark is imported from an archive beside the JARs; these are where SPARK_HOME says, then.
+    Raises ConfigError where there is no PySpark.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -117,7 +118,7 @@ def pyspark_jars() -> Path:
 
 
 def pyspark_jar(module: str) -> Path:
-    """The JAR of one module that PySpark ships, whatever its version."""
+    """The JAR of one module that PySpark ships, whatever its version. Raises ConfigError where there is none."""
     found = [jar for jar in sorted(pyspark_jars().glob(f"{module}-*.jar")) if _module_of(jar) == module]
     if not found:
         raise ConfigError(

@@ -59,6 +59,7 @@ class EnsembleMember(EmbeddedZooKeeper):
         more: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """Raises ConfigError for a setting in ``more`` that the other arguments decide."""
         self.ensemble, self.server = ensemble, ensemble.server(own)
         self.name = f"ZooKeeper {own}"
         self._more = dict(more or {})

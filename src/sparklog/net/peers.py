@@ -106,7 +106,10 @@ class Peers:
     async def request(
         self, endpoint: Endpoint, lane: str, api: ApiKey, build: Callable[[int], Request[A]], *, timeout: float = 30.0
     ) -> A:
-        """``Peer.request``, of the peer that is at ``endpoint``."""
+        """``Peer.request``, of the peer that is at ``endpoint``.
+
+        Raises what that does, and ConnectionFailed after ``close``.
+        """
         if self._is_closed:
             raise _closed(endpoint)
         peer = self._peers.get((endpoint, lane))

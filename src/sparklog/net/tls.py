@@ -30,7 +30,10 @@ class TlsSocket(ssl.SSLSocket):
     _repeated: bytes = b""
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ARG002
-        """Fills ``buffer`` as far as there is something; 0 where the peer has ended the connection."""
+        """Fills ``buffer`` as far as there is something; 0 where the peer has ended the connection.
+
+        Raises BlockingIOError where there is nothing yet, OSError.
+        """
         view = memoryview(buffer)
         filled = 0
         try:
@@ -48,7 +51,10 @@ class TlsSocket(ssl.SSLSocket):
         return filled
 
     def sendmsg(self, buffers: Iterable[Piece], *_: Any) -> int:  # type: ignore[override]  # it has none
-        """Sends the beginning of ``buffers``; they begin with what was not sent before, if anything was."""
+        """Sends the beginning of ``buffers``; they begin with what was not sent before, if anything was.
+
+        Raises BlockingIOError where nothing can be sent yet, OSError.
+        """
         if not self._repeated:
             self._repeated = _first(buffers, _SENT_A_CALL)
         try:

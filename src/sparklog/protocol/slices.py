@@ -366,7 +366,10 @@ def encoding(message: Message, version: int) -> Steps[bytes]:
 
 
 def encoding_in_pieces(message: Message, version: int) -> Steps[list[Chunk]]:
-    """As ``encoding``, in pieces of some ``_PIECE``, so that nothing large is ever copied whole."""
+    """As ``encoding``, in pieces of some ``_PIECE``, so that nothing large is ever copied whole.
+
+    Raises as that does.
+    """
     pieces = _Pieces()
     try:
         yield from _encode(message._struct, message, version, message.flexible_version_q(version), pieces)

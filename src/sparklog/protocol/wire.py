@@ -49,7 +49,10 @@ class WireReader:
         return self.numbers(_I64)[0]
 
     def numbers(self, form: struct.Struct) -> tuple[int, ...]:
-        """Several numbers of fixed width that follow one another, in one step."""
+        """Several numbers of fixed width that follow one another, in one step.
+
+        Raises RemoteProtocolError where the message ends in the midst of one.
+        """
         try:
             values = form.unpack_from(self.buffer, self.position)
         except struct.error as error:
@@ -58,7 +61,7 @@ class WireReader:
         return values
 
     def uvarint(self) -> int:
-        """An unsigned varint of at most 32 bits."""
+        """An unsigned varint of at most 32 bits. Raises RemoteProtocolError for a longer one."""
         value = shift = 0
         buffer, position = self.buffer, self.position
         while True:
@@ -103,7 +106,10 @@ class WireReader:
         return text
 
     def array_length(self) -> int:
-        """Length of an array, 0 for null; never more than the bytes left could hold."""
+        """Length of an array, 0 for null; never more than the bytes left could hold.
+
+        Else it raises RemoteProtocolError.
+        """
         size = self.uvarint() - 1 if self.flexible else self.int32()
         if size > len(self.buffer) - self.position:
             raise RemoteProtocolError(

@@ -57,6 +57,7 @@ class RecordBatch:
     )
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        """Raises CorruptRecord unless a whole header of magic 2 is there, and the batch that it claims."""
         view = memoryview(buffer)
         if position < 0 or len(view) - position < layout.HEADER_SIZE:
             raise CorruptRecord(f"no room for a batch header at position {position} of {len(view)} bytes")
@@ -95,6 +96,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> CompressionType:
+        """Raises CorruptRecord for a code that there is not."""
         code = self.attributes & layout.COMPRESSION_MASK
         if code >= len(_COMPRESSIONS):
             raise CorruptRecord(f"batch at offset {self.base_offset} has the unknown compression code {code}")
@@ -144,7 +146,10 @@ class RecordBatch:
         self.partition_leader_epoch = leader_epoch
 
     def validate(self) -> None:
-        """Check the CRC and that the counts are possible; the records themselves are checked when decoded."""
+        """Check the CRC and that the counts are possible; the records themselves are checked when decoded.
+
+        Raises CorruptRecord.
+        """
         self.check_crc()
         if self.record_count < 0 or self.last_offset_delta < 0:
             raise CorruptRecord(
@@ -176,7 +181,10 @@ def increment_sequence(sequence: int, by: int) -> int:
 
 
 def patch_header(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Rewrite base offset and leader epoch in place; they lie outside the CRC."""
+    """Rewrite base offset and leader epoch in place; they lie outside the CRC.
+
+    Raises CorruptRecord where there is no room for a header.
+    """
     try:
         layout.INT64.pack_into(buffer, position + layout.BASE_OFFSET, base_offset)
         layout.INT32.pack_into(buffer, position + layout.PARTITION_LEADER_EPOCH, leader_epoch)

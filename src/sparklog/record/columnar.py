@@ -260,7 +260,8 @@ def encode_columns(
 def partition_rows(key: pa.Array, partition_count: int, *, null_partition: int = 0) -> list[memoryview]:
     """For each partition the row numbers (int32, ascending) that Kafka's default partitioner gives it.
 
-    Rows with a null key go to ``null_partition``. The result is what ``encode`` takes as ``rows``.
+    Rows with a null key go to ``null_partition``. The result is what ``encode`` takes as ``rows``. Raises
+    LocalProtocolError where there is no such partition.
     """
     if partition_count < 1 or not 0 <= null_partition < partition_count:
         raise LocalProtocolError(f"there is no partition {null_partition} among {partition_count}")

@@ -74,7 +74,7 @@ def read_marker(batch: RecordBatch) -> EndTransactionMarker:
 
 
 def parse_marker(key: bytes | None, value: bytes | None) -> EndTransactionMarker:
-    """The marker in a control record's key and value."""
+    """The marker in a control record's key and value. Raises CorruptRecord where there is none."""
     if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
         raise CorruptRecord("control record is too short for an end-of-transaction marker")
     key_version, kind = _KEY.unpack_from(key)

@@ -82,6 +82,9 @@ INT16 = Struct(">h")
 
 
 def check_record_count(count: int, payload_size: int) -> None:
-    """Refuse a record count that ``payload_size`` bytes cannot hold, before anything is allocated for it."""
+    """Refuse a record count that ``payload_size`` bytes cannot hold, before anything is allocated for it.
+
+    Raises CorruptRecord.
+    """
     if not 0 <= count * MIN_RECORD_SIZE <= payload_size:
         raise CorruptRecord(f"record batch claims {count} records in {payload_size} bytes")

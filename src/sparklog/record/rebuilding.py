@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def rebuilt(batch: RecordBatch, retained: Retained) -> bytearray:
     """The batch with the records that are left, compressed as before.
 
-    ``retained.section`` must hold some. Offsets, leader epoch, producer, and what kind of batch it is stay.
+    ``retained.section`` must hold some. Offsets, leader epoch, producer, and what kind of batch it is stay. Raises
+    ValueError where nothing stays or nothing goes.
     """
     if retained.section is None or not retained.kept:
         raise ValueError("a batch is rebuilt of the records that stay of it, where some stay and some go")

@@ -128,7 +128,10 @@ class SchemaRegistry:
         return str(found)
 
     def complaints(self, subject: str, schema: Schema, version: int | str = "latest") -> list[str]:
-        """Why the schema could not be registered beside that version; empty if it could be. Registers nothing."""
+        """Why the schema could not be registered beside that version; empty if it could be. Registers nothing.
+
+        Raises RegistryError.
+        """
         path = f"/compatibility{_of(subject)}/versions/{version}?verbose=true"
         answer = self._http.ask("POST", path, schema.request())
         if not isinstance(answer, dict) or "is_compatible" not in answer:

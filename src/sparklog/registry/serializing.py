@@ -42,6 +42,7 @@ class SchemaSerializer:
         use_latest_version: bool = False,
         normalize_schemas: bool = False,
     ) -> None:
+        """Raises ConfigError without a schema and without ``use_latest_version``."""
         if schema is None and not use_latest_version:
             raise ConfigError("a serializer needs a schema, or use_latest_version=True to take the registry's")
         self._registry = registry

@@ -39,6 +39,7 @@ class WebHdfs(Place):
     """The directory that the URI names. It is made when the first file is."""
 
     def __init__(self, uri: str) -> None:
+        """Raises ConfigError for a URI without a host or a path."""
         super().__init__(uri)
         parts = urlsplit(uri)
         if not parts.hostname or not parts.path.strip("/"):

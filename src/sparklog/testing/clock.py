@@ -25,6 +25,7 @@ class ManualClock:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
+        """Raises ValueError for a time that goes back."""
         if seconds < 0:
             raise ValueError(f"time does not run backwards: {seconds} s")
         self._wall_ms += seconds * 1000

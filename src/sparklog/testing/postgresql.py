@@ -60,7 +60,7 @@ class PostgreSql:
         return str(self._directory / "data")
 
     def psql(self, sql: str, database: str = "warehouse") -> list[list[str]]:
-        """The rows of a query, as texts."""
+        """The rows of a query, as texts. Raises AssertionError where it fails."""
         connection = f"host=127.0.0.1 port={self.port} user={self.user} dbname={database}"
         command = [str(self._programs / "psql"), connection, "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql]
         done = subprocess.run(

@@ -39,7 +39,10 @@ class Page(NamedTuple):
         )
 
     def cut(self, rows: Iterable[T], name: Callable[[T], str], orders: Mapping[str, Callable[[T], Any]]) -> Cut:
-        """The rows of this page; ``orders`` are the columns by which they may be sorted."""
+        """The rows of this page; ``orders`` are the columns by which they may be sorted.
+
+        Raises ValueError for another column.
+        """
         wanted = self.search.lower()
         found = [each for each in rows if wanted in name(each).lower()] if wanted else list(rows)
         if self.sort:
@@ -62,7 +65,7 @@ class Cut(NamedTuple):
 
 
 def text(given: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """A parameter; without a default it must be there."""
+    """A parameter; without a default it must be there. Raises ValueError where it is not, or is too long."""
     found = given.get(name, default)
     if not isinstance(found, str) or len(found) > _LONGEST:
         raise ValueError(f"{name} must be given, as a text of {_LONGEST} characters at most")
@@ -77,7 +80,10 @@ def flag(given: Mapping[str, Any], name: str) -> bool:
 def number(
     given: Mapping[str, Any], name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1
 ) -> int:
-    """A whole number; without a default it must be there."""
+    """A whole number; without a default it must be there.
+
+    Raises ValueError where it is not, or is none from ``least`` to ``most``.
+    """
     found = given.get(name, default)
     try:
         value = int(found) if isinstance(found, int | str) and len(str(found)) <= 20 else None

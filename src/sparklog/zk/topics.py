@@ -31,7 +31,10 @@ class Topics:
         return None if node is None else znodes.decode_topic(topic, node[0])
 
     def create(self, assignment: TopicAssignment, config: dict[str, str]) -> bool:
-        """Write the topic's assignment and settings, both or neither; False if there is such a topic."""
+        """Write the topic's assignment and settings, both or neither; False if there is such a topic.
+
+        Raises CoordinationError where the settings change again and again meanwhile.
+        """
         path, settings = znodes.topic_path(assignment.topic), znodes.topic_config_path(assignment.topic)
         for _ in range(TRIES):
             left = self._zk.kazoo.exists(settings)

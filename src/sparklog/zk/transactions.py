@@ -37,7 +37,10 @@ def commit(transaction, happened: Callable[[], bool]) -> list[object]:  # type: 
 
 
 def remove(kazoo: KazooClient, paths: list[str], controller_epoch_version: int) -> None:
-    """Delete those of the znodes that there are, in one transaction."""
+    """Delete those of the znodes that there are, in one transaction.
+
+    Raises CoordinationError where they come and go again and again meanwhile.
+    """
     for _ in range(TRIES):
         asked = [(path, kazoo.exists_async(path)) for path in paths]
         there = [path for path, answer in asked if answer.get() is not None]

@@ -197,7 +197,10 @@ class ZnodeClient:
         self.kazoo.close()
 
     def end_session(self, session: Session) -> None:
-        """End a session of a process that is dead: all its ephemeral znodes go, and no others."""
+        """End a session of a process that is dead: all its ephemeral znodes go, and no others.
+
+        Raises CoordinationError if ZooKeeper does not answer.
+        """
         successor = kazoo_client(self._members, self._session_timeout, session, self._security)
         try:
             successor.start(timeout=self._connect_timeout)

@@ -278,6 +278,7 @@ def _replicas(assignment: TopicAssignment) -> dict[str, Any]:
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
+    """Raises MalformedZnode."""
     value = _parse(topic_path(topic), data)
     with _reading(topic_path(topic)):
         partitions = _replica_table(value["partitions"])

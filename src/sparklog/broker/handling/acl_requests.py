@@ -24,7 +24,7 @@ def lists_for(broker: BrokerContext, request: ApiRequest[M], operation: Operatio
 
 
 async def changed(acls: Acls, pattern: ResourcePattern, change: Change) -> frozenset[AclEntry]:
-    """``Acls.change``, with the errors that a client is told."""
+    """``Acls.change``. Raises ApiError, as a client is told it."""
     try:
         return await acls.change(pattern, change)
     except MalformedZnode as error:  # asking again does not help

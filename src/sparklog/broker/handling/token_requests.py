@@ -46,7 +46,7 @@ def enabled(broker: BrokerContext) -> DelegationTokens:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Failures of ZooKeeper become what a client is told."""
+    """Raises a failure of ZooKeeper as the ApiError that a client is told."""
     try:
         yield
     except MalformedZnode as error:  # asking again does not help

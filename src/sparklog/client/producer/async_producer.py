@@ -325,12 +325,15 @@ class AsyncProducer:
         return encoded_batches(self.config, topic, len(numbers), rows, self._clock.now_ms(), led)
 
     async def flush(self) -> None:
-        """Return when every record sent before is settled, well or badly."""
+        """Return when every record sent before is settled, well or badly.
+
+        Raises ClientClosed, but no record's error.
+        """
         self._appender.require_open()
         await self._sender.flush()
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions; ApiError if there is no such topic."""
+        """The topic's partitions. Raises ApiError if there is no such topic."""
         self._appender.require_open()
         backoff = self._session.backoff(self.config.max_block_ms)
         return (await self._session.topic(topic, backoff=backoff)).partitions
@@ -343,7 +346,7 @@ class AsyncProducer:
         """
         return self._session.throttling.metrics()
 
-    # Transactions.
+    # Transactions. Each raises ConfigError without ``transactional.id``, ApiError(INVALID_TXN_STATE) out of its place.
 
     async def init_transactions(self, *, keep_prepared: bool = False) -> None:
         """Take over the transactional id: fence its last owner, and end what that left open.

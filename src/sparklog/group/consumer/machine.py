@@ -99,7 +99,10 @@ class ConsumerMachine:
         return moved
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        """A static member that comes back has its place; Kafka refuses it when the group is full."""
+        """A static member that comes back has its place; Kafka refuses it when the group is full.
+
+        Raises ApiError(GROUP_MAX_SIZE_REACHED).
+        """
         known = member_id in group.members or instance_id in group.instances
         if len(group.members) >= self.settings.max_size and not known:
             raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {self.settings.max_size} members already")

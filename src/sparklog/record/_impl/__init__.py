@@ -20,7 +20,10 @@ _MODULES = {"python": "sparklog.record._impl.pure", "native": "sparklog.record._
 
 
 def load(name: str) -> Codec:
-    """The codec called ``python`` or ``native``."""
+    """The codec called ``python`` or ``native``.
+
+    Raises ConfigError for another name, and where it cannot be imported.
+    """
     if name not in _MODULES:
         raise ConfigError(f"{VARIABLE}={name!r} is not an implementation: use python or native")
     try:

@@ -36,7 +36,10 @@ def iter_section(payload: Buffer, fields: BatchFields, start_offset: int, end_of
 
 
 def iter_prefixes(view: memoryview, fields: BatchFields) -> Iterator[Prefix]:
-    """The prefix of every record; whoever takes them all knows that the records fill the section."""
+    """The prefix of every record; whoever takes them all knows that the records fill the section.
+
+    Raises CorruptRecord where they do not.
+    """
     layout.check_record_count(fields.record_count, len(view))
     position, delta = 0, -1
     for _ in range(fields.record_count):
@@ -84,6 +87,7 @@ def read_body(view: memoryview, prefix: Prefix) -> Record:
 
 
 def read_raw_body(view: memoryview, prefix: Prefix) -> RawBody:
+    """Raises CorruptRecord where the fields do not fill the record."""
     body = view[: prefix.end]
     key, position = _read_bytes(body, prefix.position)
     value, position = _read_bytes(body, position)

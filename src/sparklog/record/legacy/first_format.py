@@ -66,7 +66,7 @@ def unwrap(message: LegacyMessage, max_decompressed: int = MAX_DECOMPRESSED) -> 
 
 
 def read_message(view: memoryview, position: int, base_offset: int = 0) -> LegacyMessage:
-    """The message at ``position``, which must lie within ``view`` whole."""
+    """The message at ``position``, which must lie within ``view`` whole. Raises CorruptRecord where it does not."""
     available = len(view) - position
     if position < 0 or available < _MAGIC_0.size:
         raise CorruptRecord(f"no room for a message at position {position} of {len(view)} bytes")

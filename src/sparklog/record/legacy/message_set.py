@@ -84,7 +84,7 @@ def unwrap(message: LegacyMessage, max_decompressed: int = MAX_DECOMPRESSED) -> 
 
 
 def read_message(view: memoryview, position: int) -> LegacyMessage:
-    """The entry at ``position``, which must lie within ``view`` whole."""
+    """The entry at ``position``, which must lie within ``view`` whole. Raises CorruptRecord where it does not."""
     available = len(view) - position
     if position < 0 or available < layout.LOG_OVERHEAD + SMALLEST_ENTRY:
         raise CorruptRecord(f"no room for a message at position {position} of {len(view)} bytes")
@@ -116,7 +116,10 @@ def read_message(view: memoryview, position: int) -> LegacyMessage:
 
 
 def is_cut_short(view: memoryview, position: int) -> bool:
-    """Whether the entry at ``position``, of whichever magic from 0 to 2, ends behind the end of ``view``."""
+    """Whether the entry at ``position``, of whichever magic from 0 to 2, ends behind the end of ``view``.
+
+    Raises CorruptRecord where there can be no entry.
+    """
     available = len(view) - position
     if position < 0:
         raise CorruptRecord(f"there is no entry at position {position}")

@@ -46,6 +46,7 @@ class UnsecuredLogin:
     """Makes a token of what the options claim, a new one each time."""
 
     def __init__(self, options: Mapping[str, str], clock: Clock) -> None:
+        """Raises ConfigError where the options claim no principal."""
         self._clock = clock
         self._lifetime_s = _whole(options, f"{LOGIN_PREFIX}LifetimeSeconds", 3600)
         self._claims = dict(_claims(options))

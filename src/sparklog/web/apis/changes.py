@@ -28,7 +28,10 @@ async def create_topic(visitor: Visitor, request: web.Request) -> dict[str, Any]
 
 
 async def delete_topic(visitor: Visitor, request: web.Request) -> dict[str, Any]:
-    """The name is given twice, as the visitor typed it again: ``name`` and ``again``."""
+    """The name is given twice, as the visitor typed it again: ``name`` and ``again``.
+
+    Raises ValueError for what is asked wrongly, SparklogError.
+    """
     asked = await body(request)
     name = text(asked, "name")
     if text(asked, "again") != name:
@@ -38,7 +41,10 @@ async def delete_topic(visitor: Visitor, request: web.Request) -> dict[str, Any]
 
 
 async def alter_topic(visitor: Visitor, request: web.Request) -> dict[str, Any]:
-    """``settings`` by name; null takes one back to its default."""
+    """``settings`` by name; null takes one back to its default.
+
+    Raises ValueError for what is asked wrongly, SparklogError.
+    """
     asked = await body(request)
     name, given = text(asked, "name"), asked.get("settings")
     if not isinstance(given, dict) or not given:
@@ -51,7 +57,10 @@ async def alter_topic(visitor: Visitor, request: web.Request) -> dict[str, Any]:
 
 
 async def reset_group(visitor: Visitor, request: web.Request) -> dict[str, Any]:
-    """Set where a group without members reads on in one topic: ``from`` and ``at`` as for a search of records."""
+    """Set where a group without members reads on in one topic: ``from`` and ``at`` as for a search of records.
+
+    Raises ValueError for what is asked wrongly, SparklogError.
+    """
     asked = await body(request)
     group, kind = text(asked, "id"), text(asked, "from")
     if kind not in STARTS:

@@ -62,7 +62,10 @@ async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
 
 
 async def record(visitor: Visitor, request: web.Request) -> dict[str, Any]:
-    """One record, its key and value as a whole; JSON is indented."""
+    """One record, its key and value as a whole; JSON is indented.
+
+    Raises ApiError(OFFSET_OUT_OF_RANGE) where there is no such record.
+    """
     query, decoding = request.query, request.app[CONTEXT].decoding
     form = _one_of(query, "form", decoding.names)
     tp = TopicPartition(text(query, "topic"), number(query, "partition", most=2**31 - 1))

@@ -27,7 +27,10 @@ async def session(request: web.Request) -> web.Response:
 
 
 async def log_in(request: web.Request) -> web.Response:
-    """Try a user's password at the brokers; it answers with a new session's cookie."""
+    """Try a user's password at the brokers; it answers with a new session's cookie.
+
+    Raises ValueError where the cluster asks for no password.
+    """
     context = request.app[CONTEXT]
     if context.settings.is_open:
         raise ValueError("this cluster asks for no password")
