@@ -3,8 +3,11 @@
 import json
 import random
 from contextlib import closing, suppress
+from itertools import pairwise
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from pyarrow.parquet import ParquetFile
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.spark.batch import offload
@@ -90,6 +93,7 @@ def test_every_record_is_in_the_table_once(spark, interpreted, delta_jars, clust
     sent = _Sent(chance, topic, partitions)
     _offload_and_die(spark, options, chance, rounds, sent, lambda: None)
     assert _table(spark, table) == _log(spark, servers, topic)
+    assert _files_in_order(spark, table)
 
 
 @pytest.mark.parametrize(("seed", "rounds"), SEEDS)
@@ -222,18 +226,36 @@ class _Sent:
                 key=b"%d" % (self._number if self._keys is None else self._chance.randrange(self._keys)),
                 partition=self._chance.randrange(self._partitions),
                 timestamp=self._chance.randrange(10**12),
+                headers=[(f"h{number}", self._chance.choice([None, b"", b"v"])) for number in range(self._number % 3)],
             )
         producer.flush()
 
 
-_COLUMNS = ("partition", "offset", "key", "value", "timestamp", "timestampType")
+_COLUMNS = ("partition", "offset", "key", "value", "timestamp", "timestampType", "topic", "headers")
 
 
 def _table(spark, table):
-    return sorted(map(tuple, spark.read.format("delta").load(table).select(*_COLUMNS).collect()), key=repr)
+    return _sorted(spark.read.format("delta").load(table))
 
 
 def _log(spark, servers, topic):
     settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "kafka.isolation.level": "read_committed"}
-    frame = spark.read.format("sparklog").options(**settings).load().select(*_COLUMNS)
-    return sorted(map(tuple, frame.collect()), key=repr)
+    return _sorted(spark.read.format("sparklog").options(**settings, includeHeaders="true").load())
+
+
+def _sorted(frame):
+    """The rows, all columns of them; no headers are none, however they are told."""
+    rows = (tuple(row) for row in frame.select(*_COLUMNS).collect())
+    return sorted(((*row[:-1], [tuple(each) for each in row[-1] or ()]) for row in rows), key=repr)
+
+
+def _files_in_order(spark, table):
+    """Whether each file has the records of a partition in the order of the log."""
+    names = spark.read.format("delta").load(table).inputFiles()
+    for name in names:
+        columns = ParquetFile(unquote(urlsplit(name).path)).read().to_pydict()
+        partitions = columns.get("partition", [0] * len(columns["offset"]))
+        places = list(zip(partitions, columns["offset"], strict=True))
+        if any(one[0] == two[0] and one[1] >= two[1] for one, two in pairwise(places)):
+            return False
+    return len(names) > 0
