@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from sparklog.client import Admin, NewTopic, Producer
-from sparklog.errors import DataSourceError
+from sparklog.errors import ConfigError, DataSourceError
 from sparklog.spark import table
 from sparklog.spark.batch.offload import OffloadOptions, run
 from sparklog.spark.lake.delta.raw_table import RawTable
@@ -55,6 +55,49 @@ def test_sql_and_streams_read_both_as_one(spark, cluster, topic, tmp_path):
         table(topic, **source, **{"kafka.isolation.level": "read_uncommitted"}).count()
     with pytest.raises(DataSourceError, match="there is no table lake"):
         table(topic, bootstrap_servers=servers, history="lake")
+
+
+@pytest.fixture
+def settings(spark):
+    """Sets settings of the session, for a test."""
+    made = []
+
+    def given(**options):
+        for name, value in options.items():
+            made.append(f"spark.sparklog.{name}")
+            spark.conf.set(made[-1], value)
+
+    yield given
+    for name in made:
+        spark.conf.unset(name)
+
+
+def test_the_session_may_say_where_brokers_and_tables_are(spark, cluster, topic, tmp_path, settings):
+    servers, path = cluster.bootstrap_servers, str(tmp_path / topic)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1, {"retention.ms": "-1"})])
+        send(servers, topic, 0, 5)
+        run(spark, OffloadOptions(servers, (topic,), RawTable(path, ())))
+        admin.delete_records({TopicPartition(topic, 0): 5})
+        send(servers, topic, 5, 2)
+    with pytest.raises(
+        ConfigError, match=r"say bootstrap_servers=, .* setting spark\.sparklog\.kafka\.bootstrap\.servers"
+    ):
+        table(topic, history=path)
+    with pytest.raises(ConfigError, match=r"say history=, .* setting spark\.sparklog\.history"):
+        table(topic, bootstrap_servers=servers)
+    settings(**{"kafka.bootstrap.servers": servers, "history": f"{tmp_path}/{{topic}}", "includeHeaders": "true"})
+    frame = table(topic)
+    assert [row.offset for row in frame.orderBy("offset").collect()] == list(range(7))
+    assert "headers" in frame.columns
+    assert "headers" not in table(topic, includeheaders="false").columns
+    spark.sql(f"CREATE TABLE clicks_of_view USING delta LOCATION '{path}'")
+    try:
+        assert table(topic, history="clicks_of_view").count() == 7
+        settings(history="default.clicks_of_view")
+        assert table(topic).count() == 7
+    finally:
+        spark.sql("DROP TABLE clicks_of_view")
 
 
 def table_of_log(spark, servers, topic):
