@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report.lake import lake
-
 PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
 COLUMNS = ("measurement", "figure", "sparklog", "peer", "other", "ratio", "rounds")
+
+
+@pytest.fixture
+def lake(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    from benchmarks.report.lake import lake
+
+    return lake
 
 
 def section(title):
@@ -39,7 +45,7 @@ def aims_of(text):
     ]
 
 
-def test_the_aims_of_log_and_lake_are_those_that_its_figures_are_judged_by():
+def test_the_aims_of_log_and_lake_are_those_that_its_figures_are_judged_by(lake):
     text = section("Log and lake")
     judged = lake(list(rows_of(text))).aims
     assert len(judged) == 6
@@ -47,13 +53,13 @@ def test_the_aims_of_log_and_lake_are_those_that_its_figures_are_judged_by():
 
 
 @pytest.mark.parametrize(("megabytes", "is_reached"), [(299.0, False), (300.0, True)])
-def test_what_a_core_offloads(megabytes, is_reached):
+def test_what_a_core_offloads(lake, megabytes, is_reached):
     row = {"part": "", "measurement": "offload 1000 B", "figure": "of CPU time: MB/s", "sparklog": megabytes}
     (aim,) = lake([{**row, "peer": ""}]).aims
     assert aim.reached is is_reached
 
 
-def test_a_load_is_judged_beside_a_producer_and_what_the_disk_allows_is_told():
+def test_a_load_is_judged_beside_a_producer_and_what_the_disk_allows_is_told(lake):
     made = {"part": "", "measurement": "load 1000 B", "peer": "p", "sparklog": 400.0, "ratios": [2.0]}
     beside = {**made, "figure": "MB/s", "other": 200.0, "ratio": 2.0}
     disk = {**made, "figure": "of the disk: MB/s", "other": 450.0, "ratio": 0.89}
