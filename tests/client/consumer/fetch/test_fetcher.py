@@ -299,7 +299,12 @@ def test_a_leader_that_moved_is_looked_for_and_asked(code):
     run(test)
 
 
-def test_leaders_are_looked_for_after_the_pause_that_is_set(monkeypatch):
+@pytest.mark.parametrize(
+    ("leader", "refusal"),
+    [(-1, None), (1, ApiError(ErrorCode.NOT_CONTROLLER, "a moment"))],
+    ids=["no leader", "refused"],
+)
+def test_a_broker_is_looked_for_and_asked_after_the_pause_that_is_set(monkeypatch, leader, refusal):
     pauses, sleep = [], asyncio.sleep
 
     async def at_once(seconds):
@@ -309,12 +314,13 @@ def test_leaders_are_looked_for_after_the_pause_that_is_set(monkeypatch):
 
     async def test(rig):
         rig.read(A)
+        rig.refusal = refusal
         await rig.ask()
         assert rig.refreshed
         assert set(pauses) == {0.25}
 
     monkeypatch.setattr(asyncio, "sleep", at_once)
-    run(test, leaders=(-1,), retry_backoff_ms="250")
+    run(test, leaders=(leader,), retry_backoff_ms="250")
 
 
 def test_a_partition_without_a_leader_is_waited_for_and_told_of(caplog):
