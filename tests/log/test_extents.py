@@ -67,6 +67,33 @@ def test_what_is_about_to_give_way_is_told_of_but_not_leased(log, clock):
     assert log.extents(0, bases[3], lease=lease).end_offset == bases[3]
 
 
+def test_segments_that_readers_are_kept_off_are_leased_again_when_the_hold_ends(log, clock):
+    _, second, third, end = (each.base_offset for each in log.segment_facts())
+
+    def leased():
+        found = log.extents(0, end, lease=Lease(clock.monotonic(), 10))
+        return [each.first_offset for each in found.files], found.end_offset
+
+    hold = log.keep_readers_off([second], None)
+    assert leased() == ([0], second)
+    assert log.keep_readers_off([0, second], hold) is hold
+    assert leased() == ([], 0)
+    hold.end()
+    assert leased() == ([0, second, third], end)
+
+
+def test_a_hold_that_ends_lets_no_reader_at_what_a_swap_holds(log, clock):
+    _, second, *_ = (each.base_offset for each in log.segment_facts())
+    log.begin_replacement([second], [second])
+    log.keep_readers_off([second], None).end()
+    assert log.extents(second, log.log_end_offset, lease=Lease(clock.monotonic(), 10)) == ([], second)
+
+
+def test_retention_takes_segments_that_readers_are_kept_off(log):
+    log.keep_readers_off([each.base_offset for each in log.segment_facts()], None)
+    assert log.delete_old_segments(log.log_end_offset)
+
+
 def test_an_empty_range_has_no_files_and_one_outside_the_log_is_refused(log):
     assert log.extents(3, 3).files == log.extents(log.log_end_offset, 1 << 40).files == []
     with pytest.raises(ApiError, match="is not in 0 to"):
