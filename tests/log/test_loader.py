@@ -450,22 +450,37 @@ def test_epochs_that_cannot_be_read_are_found_again_in_the_batches(home, caplog,
     assert [str(path) in line for line in said] == ([True] if content else [])
 
 
-def test_a_crash_moves_no_epoch_of_a_compacted_log(home):
-    """The first batches of an epoch were cleaned away, and so was all before the first epoch that is known."""
+@pytest.mark.parametrize(
+    ("cleaned", "later", "known", "found"),
+    [
+        ((1, 1, 3, 3, 5), (), ((3, 2), (5, 3)), ((3, 2), (5, 3))),
+        ((1, 1, 3, 3), (), ((3, 2),), ((3, 2),)),
+        ((5, 5, 5, 5, 5), (), ((5, 5),), ((5, 4),)),
+        ((1, 1, 1, 1, 1), (1, 3), ((1, 5), (3, 6)), ((1, 4), (3, 6))),
+        ((1, 1, 3), (4, 6), ((4, 3), (6, 4)), ((3, 2), (4, 3), (6, 4))),
+        ((1, 1, 3), (), (), ((3, 2),)),
+    ],
+    ids=["they begin earlier", "the first does", "at the end", "cut to a later start", "one was cut away", "all were"],
+)
+def test_a_crash_moves_no_epoch_of_a_compacted_log(home, cleaned, later, known, found):
+    """A cleaning left the last of the first records: in the batches an epoch may begin later than it is known to.
+
+    The epochs may also have been cut to a start of the log that a crash has taken back: these are found again.
+    """
     log = open_log(home, {**SETTINGS, "cleanup.policy": "compact"})
-    for epoch in (1, 1, 3, 3, 5):
+    for epoch in cleaned:
         log.append_as_leader(batch_of(1, key=b"k"), epoch)
     log.roll()
     *_, last = log._segments.first.log.batches()
     write_cleaned(home, 0, [bytes(log._segments.first.log.read(last.position, last.size))], log.config)
     log.replace_segments([0], [0])
+    for epoch in later:
+        log.append_as_leader(batch_of(1, key=b"l"), epoch)
     log.flush()
     abandon(log)
-    known = home / "leader-epoch-checkpoint"
-    known.write_text("0\n2\n3 2\n5 3\n")
-    assert reopen(home).epochs.entries == ((3, 2), (5, 3))
-    known.write_text("0\n1\n5 5\n")
-    assert reopen(home).epochs.entries == ((5, 4),), "an epoch that was cut to a later start is found again"
+    lines = (f"{epoch} {start}\n" for epoch, start in known)
+    (home / "leader-epoch-checkpoint").write_text(f"0\n{len(known)}\n{''.join(lines)}")
+    assert reopen(home).epochs.entries == found
 
 
 def test_epochs_beyond_the_end_are_forgotten(home):
