@@ -82,6 +82,17 @@ def test_a_hole_wider_than_an_index_can_say_rolls_a_segment(home):
     assert open_log(home).log_end_offset == far + 1
 
 
+def test_an_empty_segment_before_a_hole_wider_than_an_index_can_say_goes(home):
+    log = open_log(home)
+    far = 1 << 33
+    log.append_as_follower(sent((far, 0, 1)))
+    assert (log._segments.bases, log.log_start_offset, offsets(log)) == ((far,), far, [far])
+    log.close()
+    assert [path.name for path in home.glob("*.log")] == [f"{far:020d}.log"]
+    log = open_log(home)
+    assert (log.log_start_offset, log.log_end_offset) == (far, far + 1)
+
+
 @pytest.mark.parametrize(("beyond", "base"), [(0, 1), (1, (1 << 31) + 1)])
 def test_a_segment_behind_a_hole_begins_where_the_one_before_it_ends_if_it_can(home, beyond, base):
     """So that a hole is told from a lost end."""

@@ -56,6 +56,26 @@ def test_headers_of_more_than_the_file_holds_are_no_batches_however_many_there_a
     assert examine(records, 0, OFFSETS).next_good is None
 
 
+def test_what_looks_like_a_batch_counts_as_good_once_too_many_bytes_were_looked_into_in_vain(tmp_path):
+    """Claims of batches that all reach to the end of the file: 16 cost eight times the file."""
+    count, last = 40, bytes(1 << 14)
+    header = bytearray(batch_of(1000, 1001)[: layout.HEADER_SIZE])
+    claims = []
+    for number in range(count):
+        room = (count - number) * len(header) + len(last)
+        layout.OFFSET_AND_LENGTH.pack_into(header, 0, 0, room - layout.LOG_OVERHEAD)
+        claims.append(bytes(header))
+    records = file_of(tmp_path / "f", *claims, last)
+    costs, patience = 0, 8 * records.size
+    for number in range(1, count):
+        costs += records.size - number * len(header)
+        if costs > patience:
+            break
+    found = examine(records, 0, OFFSETS).next_good
+    assert found is not None
+    assert found.position == number * len(header)
+
+
 def old_message(magic, value=b"v"):
     """A message of format 0 or 1, as Kafka before 0.11 wrote it at offset 0."""
     times = struct.pack(">q", 1000) if magic else b""

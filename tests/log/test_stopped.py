@@ -130,6 +130,21 @@ def test_what_lies_behind_damage_is_not_read_after_a_crash(log, home):
     assert flushed.end_offset == log.log_end_offset
 
 
+def test_of_a_partition_that_is_in_no_checkpoint_all_is_looked_at(home, tmp_path):
+    log = open_log(home, SMALL)
+    log.append_as_leader(batch_of(1000), 0)
+    log.roll()
+    log.append_as_leader(batch_of(1001), 0)
+    log.flush()
+    first = home / f"{0:020d}.log"
+    data = bytearray(first.read_bytes())
+    data[-1] ^= 0xFF
+    first.write_bytes(data)
+    assert stopped_partitions(tmp_path)[TopicPartition("t", 0)].end_offset == 0
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 1\n")
+    assert stopped_partitions(tmp_path)[TopicPartition("t", 0)].end_offset == 2
+
+
 def test_the_batches_speak_where_snapshots_and_transaction_indexes_are_lost(log, home):
     expected = StoppedPartition(home, CLEAN).decisions
     log.close()

@@ -259,6 +259,17 @@ def test_a_log_that_a_full_disk_kept_from_being_opened_is_opened_when_there_is_r
     manager.close()
 
 
+def test_a_log_that_waited_for_room_stays_the_one_of_its_topic(later, tmp_path):
+    damaged_below_its_recovery_point(later, tmp_path)
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, tmp_path)
+    made = manager.plan([NewPartition(ONE, None, OTHER_ID)])()
+    with pytest.raises(InconsistentTopicId):
+        manager.get_or_create(ONE, None, OTHER_ID, made=made[ONE])
+    assert (made[ONE].log.topic_id, read_topic_id(tmp_path / "t-0")) == (ID, ID)
+    manager.close()
+
+
 def test_a_checkpoint_written_while_a_log_is_opened_after_all_keeps_its_start(later, tmp_path):
     damaged_below_its_recovery_point(later, tmp_path)
     with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
@@ -1208,6 +1219,15 @@ def test_what_is_made_ahead_and_not_wanted_leaves_nothing_and_takes_nothing_that
     manager.close()
 
 
+def test_what_is_made_ahead_has_its_topic_and_its_epoch_on_the_disk(later, tmp_path):
+    manager = opened(later, tmp_path)
+    made = manager.plan([NewPartition(ONE, None, ID, 3)])()[ONE]
+    assert (made.log.topic_id, read_topic_id(made.path), made.log.epochs.latest) == (ID, ID, (3, 0))
+    assert (made.path / "leader-epoch-checkpoint").read_text() == "0\n1\n3 0\n"
+    manager.discard({ONE: made})
+    manager.close()
+
+
 def test_partitions_made_together_go_where_the_fewest_are(later, tmp_path):
     manager = opened(later, tmp_path / "a", tmp_path / "b")
     manager.get_or_create(ONE, None, ID)
@@ -1219,6 +1239,20 @@ def test_partitions_made_together_go_where_the_fewest_are(later, tmp_path):
         manager.get_or_create(tp, None, ID, made=made[tp])
     held = [sum(log.directory.parent == tmp_path / name for log in manager.logs.values()) for name in "ab"]
     assert held == [3, 3]
+    manager.close()
+
+
+def test_what_has_left_a_directory_counts_there_no_longer(later, tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    manager = opened(later, a, b)
+    first, rest = [TopicPartition("t", number) for number in range(8)], [TopicPartition("u", n) for n in range(3)]
+    for tp in first:
+        manager.get_or_create(tp, None, ID)
+    manager.depart(next(tp for tp in first if manager.logs[tp].directory.parent == a), None)
+    for tp in rest:
+        manager.get_or_create(tp, None, ID)
+    held = [sum(log.directory.parent == home for log in manager.logs.values()) for home in (a, b)]
+    assert held == [5, 5]
     manager.close()
 
 
