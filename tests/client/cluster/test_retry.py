@@ -229,8 +229,9 @@ def test_on_a_loop_an_attempt_that_is_under_way_at_the_deadline_is_cut_off(clock
     assert cut == [1]
 
 
-def test_on_a_loop_an_attempt_may_outlast_the_time_for_retries(clock):
-    backoff = _at_once(clock, 1000)
+@pytest.mark.parametrize("timeout_ms", [0, 1000])
+def test_on_a_loop_an_attempt_may_outlast_the_time_for_retries(clock, timeout_ms):
+    backoff = _at_once(clock, timeout_ms)
 
     async def attempt():
         clock.advance(5)
