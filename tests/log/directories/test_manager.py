@@ -259,6 +259,17 @@ def test_a_log_that_a_full_disk_kept_from_being_opened_is_opened_when_there_is_r
     manager.close()
 
 
+def test_a_log_that_waited_for_room_is_scanned_whatever_the_last_stop_was(later, tmp_path):
+    filled(later, tmp_path).close()
+    with FaultyFiles(tmp_path / "t-0", fail_at=0, lasting=True, error=errno.ENOSPC, steps=("open",)):
+        manager = opened(later, tmp_path)
+    assert set(manager.unusable) == {ONE}
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    assert tried_again(manager).log_end_offset == 4
+    manager.close()
+
+
 def test_a_log_that_waited_for_room_stays_the_one_of_its_topic(later, tmp_path):
     damaged_below_its_recovery_point(later, tmp_path)
     with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
