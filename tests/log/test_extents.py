@@ -128,6 +128,11 @@ def test_batches_larger_than_the_buffer_are_read(log):
     )
 
 
+def test_the_last_batch_of_an_extent_may_be_larger_than_the_buffer(log):
+    extents = log.extents(0, 1)
+    assert offsets_in(extents, ExtentReader(block=64)) == offsets_in(extents) == [(0, 2)]
+
+
 @pytest.mark.parametrize("cut", [0, 5, 40, 150])
 def test_a_file_that_ends_too_soon_is_noticed(log, tmp_path, cut):
     (extent, *_) = log.extents(0, log.log_end_offset).files

@@ -3,8 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from log.samples import batch_of
 
 from sparklog.errors import ConfigError
+from sparklog.log.checkpoints import LOG_START_OFFSETS
+from sparklog.log.directories import moved
 from sparklog.log.directories.inventory import Inventory
 from sparklog.log.directories.log_dirs import LogDirs
 from sparklog.structs import TopicPartition
@@ -49,6 +52,16 @@ def test_each_partition_is_found_in_its_home_and_what_else_bears_its_name_is_gon
         "c": {},
     }
     assert not blank.exists()
+
+
+def test_a_partition_that_was_moved_begins_where_it_did(dirs, tmp_path):
+    lay(tmp_path / "a" / str(ONE))
+    home = lay(tmp_path / "b" / str(ONE), records=batch_of(1, 2, 3))
+    moved.mark(home)
+    (tmp_path / "a" / LOG_START_OFFSETS).write_text("0\n1\nt 1 2\n")
+    found = inventory_of(dirs)
+    assert [here for here in found.found.values() if here] == [{ONE: home}]
+    assert dirs.of(home).known(ONE).log_start_offset == 2
 
 
 def test_two_logs_of_a_partition_are_for_a_person(dirs, tmp_path):
