@@ -173,6 +173,23 @@ def test_the_indexes_of_a_segment_are_on_the_disk_before_it_counts_as_flushed(ho
     assert len(waiting) == 1
 
 
+def test_a_flush_counts_when_the_roll_is_over_that_came_between(home, monkeypatch):
+    log = open_log(home)
+    log.append_as_leader(batch_of(), 0)
+    real, flushed = os.fdatasync, []
+
+    def sync(fd):
+        real(fd)
+        flushed.append(log.recovery_point)
+        assert log._durability.begin_roll() is False
+        if len(flushed) == 3:
+            log._durability.end_roll()
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    log.flush()
+    assert (flushed, log.recovery_point) == ([0, 0, 0], 1)
+
+
 def test_a_start_after_a_clean_stop_syncs_no_index(home, synced):
     log = open_log(home, SMALL)
     while log.segment_count < 4:

@@ -230,10 +230,10 @@ def test_what_lacks_before_the_start_of_the_log_cuts_nothing(home, caplog, harm)
         assert (log.log_start_offset, log.log_end_offset) == (start, 2 * COUNT)
         for offset in range(start, 2 * COUNT):
             assert read_bytes(log.read(offset, 1, log.end, min_one_batch=True)) == batches[offset // 2]
+        assert log.segment_count == len(log_files(home))
+        assert log._segments.first.base_offset == start, "so nothing lacks in what is left"
         abandon(log)
     assert "the start cut the log" not in caplog.text
-    assert log.segment_count == len(log_files(home))
-    assert log._segments.first.base_offset == start, "so nothing lacks in what is left"
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])

@@ -390,6 +390,18 @@ def test_an_index_of_few_entries_is_made_anew(tmp_path):
     assert again.offset_index.entries == segment.size // (4096 + SIZE)
 
 
+def test_an_index_that_is_made_anew_knows_the_first_of_several_batches_of_the_latest_time(tmp_path):
+    segment = made(tmp_path)
+    for offset, time in enumerate((1, 3, 3, 2), BASE):
+        put(segment, offset, time)
+    segment.index_anew()
+    assert segment.latest == (3, BASE + 1)
+    segment.close()
+    again = LogSegment(tmp_path, BASE, segment.config, active=False)
+    again.load_latest()
+    assert again.latest == (3, BASE + 1)
+
+
 @pytest.mark.parametrize(
     ("sizes", "config"),
     [
