@@ -457,10 +457,19 @@ def test_epochs_that_cannot_be_read_are_found_again_in_the_batches(home, caplog,
         ((1, 1, 3, 3), (), ((3, 2),), ((3, 2),)),
         ((5, 5, 5, 5, 5), (), ((5, 5),), ((5, 4),)),
         ((1, 1, 1, 1, 1), (1, 3), ((1, 5), (3, 6)), ((1, 4), (3, 6))),
+        ((1, 1, 1, 1, 1), (1, 1, 3), ((1, 5), (3, 6)), ((1, 4), (3, 6))),
         ((1, 1, 3), (4, 6), ((4, 3), (6, 4)), ((3, 2), (4, 3), (6, 4))),
         ((1, 1, 3), (), (), ((3, 2),)),
     ],
-    ids=["they begin earlier", "the first does", "at the end", "cut to a later start", "one was cut away", "all were"],
+    ids=[
+        "they begin earlier",
+        "the first does",
+        "at the end",
+        "cut to a later start",
+        "the next stay",
+        "one was cut away",
+        "all were",
+    ],
 )
 def test_a_crash_moves_no_epoch_of_a_compacted_log(home, cleaned, later, known, found):
     """A cleaning left the last of the first records: in the batches an epoch may begin later than it is known to.

@@ -390,6 +390,17 @@ def test_an_index_of_few_entries_is_made_anew(tmp_path):
     assert again.offset_index.entries == segment.size // (4096 + SIZE)
 
 
+@pytest.mark.parametrize("time", [-1, 5])
+def test_an_index_that_is_made_anew_is_the_one_that_was_written(tmp_path, time):
+    segment = made(tmp_path, {"index.interval.bytes": str(SIZE)})
+    for offset in range(BASE, BASE + 9):
+        put(segment, offset, time, records=batch_of(time, size=10))
+    written = [*segment.offset_index.positions()], segment.latest
+    segment.index_anew()
+    assert ([*segment.offset_index.positions()], segment.latest) == written
+    assert written[0] == [number * SIZE for number in (2, 4, 6, 8)]
+
+
 def test_an_index_that_is_made_anew_knows_the_first_of_several_batches_of_the_latest_time(tmp_path):
     segment = made(tmp_path)
     for offset, time in enumerate((1, 3, 3, 2), BASE):
