@@ -365,6 +365,15 @@ def test_a_log_that_waits_for_room_can_be_deleted(later, tmp_path):
     manager.close()
 
 
+def test_a_log_that_waits_for_room_is_not_opened_while_it_is_taken_away(later, tmp_path):
+    damaged_below_its_recovery_point(later, tmp_path)
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, tmp_path)
+    manager.depart(ONE, None)
+    assert manager.plan([NewPartition(ONE, None, ID)])() == {}
+    manager.close()
+
+
 def test_a_directory_in_use_is_refused(later, tmp_path):
     manager = opened(later, tmp_path / "a")
     with pytest.raises(ConfigError, match="in use by another broker"):
