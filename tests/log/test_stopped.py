@@ -260,6 +260,7 @@ def test_a_log_directory_and_its_checkpoints(log, tmp_path):
     log.close()
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
     (tmp_path / "no-partition").mkdir()
+    (tmp_path / "t-3").write_bytes(b"no directory")
     (tmp_path / "gone-0.0123456789abcdef-delete").mkdir()
     found = stopped_partitions(tmp_path)
     assert list(found) == [TopicPartition("t", 0)]

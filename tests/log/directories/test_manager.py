@@ -1262,6 +1262,16 @@ def test_partitions_made_together_go_where_the_fewest_are(later, tmp_path):
     manager.close()
 
 
+def test_of_what_has_left_it_is_forgotten_how_far_it_was_cleaned(later, tmp_path):
+    manager = filled(later, tmp_path)
+    for tp in (ONE, TWO):
+        manager.set_cleaner_point(tp, 3)
+    home = manager.dirs.of(manager.logs[ONE].directory)
+    manager.depart(ONE, None)
+    assert (home.cleaner_points.of(ONE), home.cleaner_points.of(TWO)) == (None, 3)
+    manager.close()
+
+
 def test_what_has_left_a_directory_counts_there_no_longer(later, tmp_path):
     a, b = tmp_path / "a", tmp_path / "b"
     manager = opened(later, a, b)
