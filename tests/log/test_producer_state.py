@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -556,6 +557,17 @@ def test_it_is_written_in_steps_between_which_other_work_for_the_disk_is_done(la
         later.do(1)
         steps += 1
     assert steps > MANY / 200
+
+
+def test_what_is_written_in_steps_waits_for_no_disk(later: Later, monkeypatch: pytest.MonkeyPatch) -> None:
+    later.log.flush()
+    synced: list[int] = []
+    for call in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, call, synced.append)
+    later.log._producers.begin_snapshot(1000)
+    while later.log._producers.write_some():
+        pass
+    assert (names(later.directory), synced) == ([MANY], [])
 
 
 @pytest.mark.parametrize("written", [False, True])
