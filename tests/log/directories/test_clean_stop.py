@@ -133,13 +133,14 @@ def without_its_end(home):
     os.truncate(log, log.stat().st_size - 1)
 
 
+@pytest.mark.parametrize("times", [(1,), (1, 2)], ids=["one record", "several"])
 @pytest.mark.parametrize("harm", [without_its_directory, without_its_end])
-def test_a_broker_that_lacks_what_it_had_at_its_stop_says_nothing(later, homes, caplog, harm):
+def test_a_broker_that_lacks_what_it_had_at_its_stop_says_nothing(later, homes, caplog, harm, times):
     """It would lead if no other is there yet, and have the others drop what it lacks."""
     manager = opened(later, homes, since=7)
     for tp in (TP, TopicPartition("empty", 0)):
         manager.get_or_create(tp, None, None)
-    manager.logs[TP].append_as_leader(batch_of(1, 2), 0)
+    manager.logs[TP].append_as_leader(batch_of(*times), 0)
     path = manager.logs[TP].directory
     manager.close()
     manager = opened(later, homes, since=unbroken_since(homes))
