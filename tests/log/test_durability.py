@@ -190,6 +190,19 @@ def test_a_flush_counts_when_the_roll_is_over_that_came_between(home, monkeypatc
     assert (flushed, log.recovery_point) == ([0, 0, 0], 1)
 
 
+def test_a_start_after_a_crash_syncs_no_snapshot_of_producers(home, synced):
+    log = open_log(home, SMALL)
+    for sequence in range(20):
+        log.append_as_leader(transactional(1, sequence, 1), 0, AppendOrigin.COORDINATOR)
+    abandon(log)
+    for path in home.glob("*.snapshot"):
+        path.unlink()
+    synced.clear()
+    open_log(home, SMALL, clean=False)
+    assert [*home.glob("*.snapshot")] != []
+    assert [name for name in synced if "snapshot" in name] == []
+
+
 def test_a_start_after_a_clean_stop_syncs_no_index(home, synced):
     log = open_log(home, SMALL)
     while log.segment_count < 4:
