@@ -10,6 +10,8 @@ from sparklog.errors import LogError
 from sparklog.log.file_records import FileRecords
 from sparklog.log.scan import DamageKind, OffsetRange, examine, good_batches, scan_batches
 from sparklog.record import layout
+from sparklog.record.batch import RecordBatch
+from sparklog.record.rebuilding import empty_header
 from sparklog.record.scanner import ScanLimits, make_scanner
 
 OFFSETS = OffsetRange(0, 100)
@@ -53,7 +55,8 @@ def test_headers_of_more_than_the_file_holds_are_no_batches_however_many_there_a
     header = bytearray(batch_of(1000, 1001)[: layout.HEADER_SIZE])
     layout.OFFSET_AND_LENGTH.pack_into(header, 0, 0, 1 << 14)
     records = file_of(tmp_path / "f", bytes(1 << 15), *[header] * 30)
-    assert examine(records, 0, OFFSETS).next_good is None
+    for position in (0, 1 << 14):
+        assert examine(records, position, OFFSETS).next_good is None
 
 
 def test_what_looks_like_a_batch_counts_as_good_once_too_many_bytes_were_looked_into_in_vain(tmp_path):
@@ -154,10 +157,14 @@ def test_good_batches_end_before_a_torn_one(tmp_path):
     assert list(good_batches(file_of(tmp_path / "f"), 7, 1 << 20)) == []
 
 
-def test_a_good_batch_is_found_wherever_it_begins_behind_the_damage(tmp_path):
-    batch = bytes(batch_of(1000))
-    for before in (1, 2, 16, 61, 100):
-        damage = examine(file_of(tmp_path / "f", b"\xfe" * before, batch), 0, OFFSETS)
-        assert damage.next_good is not None
-        assert damage.next_good.position == before
-    assert examine(file_of(tmp_path / "f", batch), 0, OFFSETS).next_good is None, "it does not begin behind it"
+@pytest.mark.parametrize("block", [62, 100, 4 << 20])
+def test_a_good_batch_is_found_wherever_it_begins_behind_the_damage(tmp_path, monkeypatch, block):
+    """Also where a block ends in its header, or the file behind it."""
+    monkeypatch.setattr("sparklog.log.scan._BLOCK", block)
+    whole = bytes(batch_of(1000))
+    for batch in (whole, bytes(empty_header(RecordBatch(whole)))):
+        for before in (1, 2, 16, *range(30, 130)):
+            damage = examine(file_of(tmp_path / "f", b"\xfe" * before, batch), 0, OFFSETS)
+            assert damage.next_good is not None
+            assert damage.next_good.position == before
+        assert examine(file_of(tmp_path / "f", batch), 0, OFFSETS).next_good is None, "it does not begin behind it"
