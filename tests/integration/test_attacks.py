@@ -12,6 +12,7 @@ import struct
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import jwt
 import pytest
@@ -23,6 +24,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 from protocol.schema_bytes import SchemaEncoder
 
+from sparklog.broker.leases import LONGEST_S
 from sparklog.broker.registry import HANDLERS
 from sparklog.client.admin.admin import AclBinding, AclEntry, AclFilter, Admin, Operation, ResourcePattern, ResourceType
 from sparklog.config.broker import ACL_AUTHORIZER
@@ -37,6 +39,7 @@ from sparklog.protocol.messages import (
     CreateDelegationTokenRequest,
     DescribeDelegationTokenRequest,
     ExpireDelegationTokenRequest,
+    LeaseSegmentsRequest,
     RenewDelegationTokenRequest,
     is_flexible,
 )
@@ -126,6 +129,9 @@ def target(zookeeper, zk, directory):
         "authorizer.class.name": ACL_AUTHORIZER,
         "super.users": "User:admin;User:ANONYMOUS",
         "auto.create.topics.enable": "false",
+        "log.retention.ms": "-1",  # what a test writes is of the year 1970
+        "log.retention.check.interval.ms": "50",
+        "log.segment.delete.delay.ms": "0",
         "delegation.token.secret.key": KEY,
     }
     harness = Target(directory, f"{zookeeper.connect_string}/attacks", port=ports["PLAINTEXT"], settings=settings)
@@ -600,6 +606,54 @@ def test_a_right_that_is_taken_away_ends_sessions_and_long_polls(target, adminis
             body = bytes(connection.receive()[2])
             assert b"not for eve" not in body
             assert b"\0\x1d" in body, "TOPIC_AUTHORIZATION_FAILED"
+
+
+LEASED = LeaseSegmentsRequest.LeaseTopic
+
+
+def lease(connection, topic=None, topic_id=ZERO_UUID, duration_ms=2**31 - 1, ended=()):
+    """What LeaseSegments answers who asks for the first ten offsets of partition 0."""
+    asked = LEASED.LeasePartition(partition_index=0, start_offset=0, end_offset=10)
+    topics = [] if topic is None else [LEASED(topic=topic, topic_id=topic_id, partitions=[asked])]
+    request = LeaseSegmentsRequest(
+        isolation_level=0, duration_ms=duration_ms, max_files=-1, topics=topics, ended_leases=[*ended]
+    )
+    return connection.request(ApiKey.LEASE_SEGMENTS, lambda _: request)
+
+
+def told_of(answer):
+    """The error, and the files."""
+    (partition,) = answer.topics[0].partitions
+    return ErrorCode(partition.error_code), [Path(each.path) for each in partition.files]
+
+
+def test_leases_are_neither_forged_nor_outlive_the_right_to_read(target, administrator):
+    names = ("leased", "leased-for-a-moment", "leased-by-nobody")
+    with as_user(target) as eve, as_user(target, "mallory") as mallory, wire.connect(target.address) as owner:
+        for name in names:
+            assert wire.create_topic(owner, name, configs={"segment.bytes": "1000"})[0] is ErrorCode.NONE
+            for _ in range(3):
+                wire.produce(owner, TopicPartition(name, 0), wire.batch_of(b"v" * 600))
+        administrator.create_acls([reading(name) for name in names])
+        ids = {each.name: each.topic_id for each in wire.metadata(owner, *names).topics}
+        granted, short, known = (
+            lease(eve, name, ids[name], duration_ms) for name, duration_ms in zip(names, (2**31 - 1, 1, 0), strict=True)
+        )
+        (held, *_), (brief, *_), (free, *_) = (told_of(each)[1] for each in (granted, short, known))
+        assert granted.duration_ms == LONGEST_S * 1000, "however long was asked for"
+
+        for name in ("leased", "../attacks/leased", "leased-0/..", str(held), str(held.parent)):
+            assert told_of(lease(mallory, name, ids["leased"])) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+        guesses = range(granted.lease_id - 100, granted.lease_id + 100)
+        lease(mallory, ended=[*guesses, 0, -1, 2**63 - 1])
+
+        administrator.delete_acls([AclFilter()])
+        assert told_of(lease(eve, "leased", ids["leased"])) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+        administrator.delete_records({TopicPartition(name, 0): 3 for name in names})
+        eventually(lambda: not free.exists() and not brief.exists(), 60, "what nobody leases any more is gone")
+        assert held.exists(), "another's guesses end no lease"
+        lease(eve, ended=[granted.lease_id])
+        eventually(lambda: not held.exists(), 60, "its holder gives it back, whatever the holder may read by then")
 
 
 # Names
