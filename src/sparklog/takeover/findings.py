@@ -132,6 +132,24 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[Finding]:
     subject = f"broker {broker.id}"
     if broker.silence:
         yield Finding(True, subject, f"it could not be asked: {broker.silence}", "have it answer, and check again")
+    yield from _of_listeners(subject, broker)
+    if not broker.is_recent:
+        yield Finding(True, subject, "it is older than Kafka 2.8", "upgrade it; what is tested is Kafka 3.9")
+    authorizer = broker.settings.get(_AUTHORIZER, "")
+    if authorizer not in ("", ACL_AUTHORIZER):
+        yield Finding(
+            True, subject, f"{_AUTHORIZER}={authorizer}", f"move its rules to {ACL_AUTHORIZER}: no other is here"
+        )
+    name = f"log.{_FORMAT}"
+    if _is_old_format(broker.settings.get(name, "")):
+        text = f"{name}={broker.settings[name]}: topics keep a message format from before Kafka 0.11"
+        yield Finding(True, subject, text, "unset it, and copy what is stored so to other topics")
+    for name, reason in _KEPT_IN_KAFKA.items():
+        if broker.settings.get(name, "") not in _OFF:
+            yield Finding(True, subject, f"{name}={broker.settings[name]}", f"{reason} here: do without, and unset it")
+
+
+def _of_listeners(subject: str, broker: SurveyedBroker) -> Iterator[Finding]:
     if (_PLAINTEXT, _PLAINTEXT) not in broker.listeners:
         yield Finding(
             True,
@@ -155,20 +173,6 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[Finding]:
             " open to clients, and the controller speaks on the listener that brokers have between them"
         )
         yield Finding(True, subject, text, remedy)
-    if not broker.is_recent:
-        yield Finding(True, subject, "it is older than Kafka 2.8", "upgrade it; what is tested is Kafka 3.9")
-    authorizer = broker.settings.get(_AUTHORIZER, "")
-    if authorizer not in ("", ACL_AUTHORIZER):
-        yield Finding(
-            True, subject, f"{_AUTHORIZER}={authorizer}", f"move its rules to {ACL_AUTHORIZER}: no other is here"
-        )
-    name = f"log.{_FORMAT}"
-    if _is_old_format(broker.settings.get(name, "")):
-        text = f"{name}={broker.settings[name]}: topics keep a message format from before Kafka 0.11"
-        yield Finding(True, subject, text, "unset it, and copy what is stored so to other topics")
-    for name, reason in _KEPT_IN_KAFKA.items():
-        if broker.settings.get(name, "") not in _OFF:
-            yield Finding(True, subject, f"{name}={broker.settings[name]}", f"{reason} here: do without, and unset it")
 
 
 def _is_old_format(version: str) -> bool:
