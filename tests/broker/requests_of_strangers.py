@@ -647,8 +647,8 @@ ADMINISTRATION = [
         ApiKey.ALTER_CONFIGS,
         2,
         _settings("alter", configs=[]),
-        _ALTERS,
-        {TOPIC, CLUSTER},
+        _ALTERS[:2],
+        {TOPIC, CLUSTER, ErrorCode.INVALID_REQUEST},
         parts=("turns",),
     ),
     Case(

@@ -183,6 +183,14 @@ def test_a_stranger_is_refused_before_anything_is_touched(case):
     assert codes_in(answer) - {ErrorCode.NONE} == case.codes
 
 
+@pytest.mark.parametrize("api", [ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_CLIENT_QUOTAS], ids=lambda api: api.name)
+def test_who_may_not_with_quotas_is_told_which_right_is_needed(api):
+    (case,) = [each for each in CASES if each.api is api]
+    _, answer = ask(case)
+    told = answer if "error_message" in answer else answer["entries"][0]
+    assert told["error_message"] == f"User:ANONYMOUS needs {case.asks[0].split()[0]} on cluster 'kafka-cluster'"
+
+
 @pytest.mark.parametrize("case", BETWEEN_BROKERS, ids=lambda case: case.name)
 def test_brokers_alone_ask_brokers(case):
     _, answer = ask(case)

@@ -140,6 +140,9 @@ def _asked_for(
     kind: int, name: str, changes: Sequence[tuple[str, int, str | None]], *, afresh: bool
 ) -> Steps[Asked | ApiError]:
     """A resource of a request, if it makes sense; a setting a step."""
+    if afresh and kind == BROKER_LOGGER:
+        text = "AlterConfigs does not change the levels of loggers: IncrementalAlterConfigs does"
+        return ApiError(ErrorCode.INVALID_REQUEST, text)
     twice = sorted(key for key, times in Counter(each for each, _, _ in changes).items() if times > 1)
     if twice:
         return ApiError(ErrorCode.INVALID_REQUEST, f"these settings stand there twice: {', '.join(twice)}")
@@ -163,7 +166,7 @@ def check_own_loggers(broker: BrokerContext, name: str) -> None:
 
 
 async def _alter(broker: BrokerContext, asked: Asked, *, validate_only: bool) -> None:
-    if asked.kind == BROKER_LOGGER and not asked.afresh:
+    if asked.kind == BROKER_LOGGER:
         check_own_loggers(broker, asked.name)
         loggers.change_levels(asked.changes, validate_only=validate_only)
         return

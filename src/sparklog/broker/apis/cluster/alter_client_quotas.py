@@ -6,6 +6,7 @@ Each entity is changed whole or not at all, by itself. Of two changes of one ent
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.net.limits import by_address
 from sparklog.protocol.api_key import ApiKey
@@ -13,7 +14,7 @@ from sparklog.protocol.messages import AlterClientQuotasRequest, AlterClientQuot
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity, Name
 from sparklog.quota.keys import CONNECTION_CREATION_RATE
 from sparklog.quota.requests import changes_of, entity_of
-from sparklog.security.access import CLUSTER, Operation
+from sparklog.security.access import Operation
 from sparklog.zk.entities import client_entity, ip_entity, user_client_entity, user_entity
 
 API = ApiKey.ALTER_CLIENT_QUOTAS
@@ -25,14 +26,18 @@ _Parts = tuple[tuple[str, str | None], ...]
 
 async def handle(broker: BrokerContext, request: ApiRequest[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
     message = request.message
-    may = broker.authorizer.allows(request.caller, Operation.ALTER_CONFIGS, CLUSTER)
     answers: dict[_Parts, _Entry] = {}
+    refused: ApiError | None = None
+    try:
+        check(broker, request, Operation.ALTER_CONFIGS)
+    except ApiError as error:
+        refused = error
     async for each in broker.turns.paced(message.entries):
         parts = tuple((part.entity_type, part.entity_name) for part in each.entity)
         error = ApiError(ErrorCode.NONE)
         try:
-            if not may:
-                raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            if refused is not None:
+                raise refused
             await _alter(broker, parts, each, validate_only=message.validate_only)
         except ApiError as refusal:
             error = refusal

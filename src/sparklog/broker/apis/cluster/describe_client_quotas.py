@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 from sparklog.broker.client_quotas import entity_at
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.handling.authorization import check
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity
 from sparklog.quota.keys import quotas_in
 from sparklog.quota.requests import CLIENT_ID, IP, USER, Component, Filter, parts_of
-from sparklog.security.access import CLUSTER, Operation
+from sparklog.security.access import Operation
 from sparklog.zk.entities import CLIENTS, IPS, USERS
 
 API = ApiKey.DESCRIBE_CLIENT_QUOTAS
@@ -26,10 +27,9 @@ _logger = logging.getLogger(__name__)
 async def handle(
     broker: BrokerContext, request: ApiRequest[DescribeClientQuotasRequest]
 ) -> DescribeClientQuotasResponse:
-    if not broker.authorizer.allows(request.caller, Operation.DESCRIBE_CONFIGS, CLUSTER):
-        return _refused(ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     message = request.message
     try:
+        check(broker, request, Operation.DESCRIBE_CONFIGS)
         components = [Component(each.entity_type, each.match_type, each.match) for each in message.components]
         wanted = Filter(components, is_strict=message.strict)
         stored = await _stored(broker, wanted)
