@@ -8,7 +8,8 @@ import select
 import pytest
 from integration import wire
 
-from sparklog.client import Producer
+from sparklog.client import Consumer, Producer
+from sparklog.client.admin.admin import Admin
 from sparklog.client.admin.quotas import ANY, ClientQuota
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.leases import RangeAsked, RangeLease, lease_ranges
@@ -21,6 +22,7 @@ from sparklog.protocol.messages import CreateTopicsRequest, MetadataRequest
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity
 from sparklog.quota.keys import CLIENT_KEYS
 from sparklog.structs import TopicPartition
+from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -105,6 +107,30 @@ def test_our_producer_shows_what_it_is_told_to_wait(bootstrap, client_id, tp, li
         producer.send(tp.topic, b"v" * A_BATCH).result(60)
         assert producer.metrics()["throttle-time-max"] > AGES_S * 1000
         assert producer.metrics()["throttle-count"] == 1
+
+
+def test_our_consumer_shows_what_it_is_told_to_wait(bootstrap, client_id, connection, tp, limit):
+    for _ in range(2):
+        wire.produce(connection, tp, wire.batch_of(b"v" * A_BATCH))
+    with Consumer(bootstrap_servers=bootstrap, client_id=client_id, auto_offset_reset="earliest") as consumer:
+        consumer.assign([tp])
+        eventually(lambda: consumer.poll(timeout=0.1))
+        assert consumer.metrics()["throttle-count"] == 0
+        limit(consumer_byte_rate=10)
+        consumer.seek(tp, 0)
+        eventually(lambda: consumer.poll(timeout=0.1) is not None and consumer.metrics()["throttle-count"])
+        assert consumer.metrics()["throttle-time-max"] > AGES_S * 1000
+        assert consumer.metrics()["throttle-count"] == 1, "nothing is asked for meanwhile"
+
+
+def test_our_admin_shows_what_it_is_told_to_wait(bootstrap, client_id, limit):
+    with Admin(bootstrap_servers=bootstrap, client_id=client_id) as held:
+        held.describe_cluster()
+        assert set(held.metrics().values()) == {0}
+        limit(request_percentage=0.001)
+        eventually(lambda: held.describe_cluster() and held.metrics()["throttle-count"])
+        told = held.metrics()
+        assert 0 < told["throttle-time-max"] <= told["throttle-time-total"]
 
 
 def test_a_consumer_over_its_quota_is_given_nothing(held, connection, tp, limit):
