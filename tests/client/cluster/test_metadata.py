@@ -246,3 +246,24 @@ def test_the_shorter_of_two_limits_holds():
         with pool.within(lambda: 3.0):
             assert pool._limit() == 3.0
     assert pool._limit is None
+
+
+class Connection:
+    """One that a thread has borrowed."""
+
+    endpoint = Endpoint("one", 1)
+    closed = False
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_connection_that_comes_back_when_the_pool_is_closed_is_closed_too():
+    pool = ClusterMetadata(ClientConfig(bootstrap_servers="one:1")).pool
+    idle, lent = Connection(), Connection()
+    pool.give_back(idle)
+    assert not idle.closed
+    pool.close()
+    pool.give_back(lent)
+    assert idle.closed
+    assert lent.closed

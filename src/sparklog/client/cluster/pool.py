@@ -33,6 +33,7 @@ class ConnectionPool:
         self._limits = threading.local()
         self._idle: dict[Endpoint, list[BlockingConnection]] = {}
         self._lock = threading.Lock()
+        self._is_closed = False
         self.throttling = Throttling()
         """What brokers have asked to wait, on all connections."""
 
@@ -87,10 +88,14 @@ class ConnectionPool:
         )
 
     def give_back(self, connection: BlockingConnection) -> None:
-        """For the next borrower; nothing may be in flight on it."""
-        if not connection.closed:
-            with self._lock:
+        """For the next borrower; nothing may be in flight on it. After ``close`` there is none, and it is closed."""
+        if connection.closed:
+            return
+        with self._lock:
+            if not self._is_closed:
                 self._idle.setdefault(connection.endpoint, []).append(connection)
+                return
+        connection.close()
 
     def forget(self, endpoint: Endpoint) -> None:
         """Close what idles to a broker that failed: it is as broken as the one that showed it."""
@@ -124,7 +129,9 @@ class ConnectionPool:
         raise no_broker(failures)
 
     def close(self) -> None:
+        """Close what idles. What is lent now is closed when it comes back."""
         with self._lock:
+            self._is_closed = True
             idle, self._idle = self._idle, {}
         for connections in idle.values():
             for connection in connections:
