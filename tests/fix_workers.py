@@ -31,6 +31,7 @@ SOURCE = (
 SPARK = (TABLES, SOURCE)
 """Where the tests that use the ``spark`` fixture are: a session for each of these; a test is of the first it fits."""
 SESSIONLESS = (
+    "tests/spark/batch/test_compact_deaths.py",
     "tests/spark/batch/test_compact_replicas.py",
     "tests/spark/batch/test_offload_freshness.py",
     "tests/spark/batch/test_renewal.py",

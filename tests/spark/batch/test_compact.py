@@ -7,7 +7,8 @@ import re
 import threading
 
 import pytest
-from compaction.dump import differences
+from compaction.dump import differences, dump
+from spark.batch.deadly import Deadly
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.admin.log_dirs import Replica
@@ -21,7 +22,7 @@ from sparklog.errors import ApiError, ConnectionFailed
 from sparklog.spark.batch import compact, renewal
 from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, Report, run, run_on
 from sparklog.spark.batch.renewal import Renewal
-from sparklog.spark.batch.tasks import Look, TaskFailed, perform
+from sparklog.spark.batch.tasks import Look, SparkTasks, TaskFailed, perform
 from sparklog.spark.batch.waves import size_of
 from sparklog.structs import TopicPartition
 
@@ -136,6 +137,37 @@ def test_a_task_that_fails_leaves_its_log_to_the_next_run(logs, cleaned_by_broke
     assert not report.has_failed, str(report)
     assert logs.table("spare-1") == logs.table("own-1")
     assert logs.leftovers("spare-1") == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_costs_its_log_a_run_and_no_other(spark, logs, admin, monkeypatch):
+    """Really, with what it wrote on the disk: Spark gives its job up, and the other tasks are run again without it."""
+    topics = [f"worker-{name}" for name in ("killed", "spared")]
+    settings = {"cleanup.policy": "compact", "segment.bytes": "6000", "min.cleanable.dirty.ratio": "1"}
+    admin.create_topics([NewTopic(topic, 1, 1, settings) for topic in topics])
+    with Producer(bootstrap_servers=logs.servers, linger_ms=0, batch_size=1) as producer:
+        for number in range(300):
+            for topic in topics:
+                producer.send(topic, b"%d" % number, b"k%d" % (number % 3), partition=0)
+    tables = {topic: logs.table(topic) for topic in topics}
+    run_all = SparkTasks._run_all
+
+    def deadly(task):
+        return isinstance(task, RewriteStretch) and task.groups[0][0] > 0 and task.target.task.name == "worker-killed-0"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            SparkTasks, "_run_all", lambda self, tasks: run_all(self, [Deadly(t) if deadly(t) else t for t in tasks])
+        )
+        report = run(spark, options(logs, *topics, stretch_bytes=1))
+    killed, spared = map(str, report.replicas)
+    assert "worker-killed-0 at broker 0: not cleaned: its task died: " in killed
+    assert "worker-spared-0 at broker 0: cleaned up to 300" in spared
+    assert {topic: logs.table(topic) for topic in topics} == tables
+    assert logs.leftovers("worker-killed") == []  # what was written is removed
+    assert not run(spark, options(logs, *topics)).has_failed
+    assert {topic: logs.table(topic) for topic in topics} == tables
+    assert len(dump(logs.directory("worker-killed")).records) == 3
 
 
 class Killed(BaseException):
