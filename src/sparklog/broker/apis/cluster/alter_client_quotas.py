@@ -30,8 +30,8 @@ async def handle(broker: BrokerContext, request: ApiRequest[AlterClientQuotasReq
     refused: ApiError | None = None
     try:
         check(broker, request, Operation.ALTER_CONFIGS)
-    except ApiError as error:
-        refused = error
+    except ApiError as denied:
+        refused = denied
     async for each in broker.turns.paced(message.entries):
         parts = tuple((part.entity_type, part.entity_name) for part in each.entity)
         error = ApiError(ErrorCode.NONE)
