@@ -13,7 +13,9 @@ from random import Random
 from typing import Any, ClassVar
 
 from histories.clients import CONFLUENT, OWN
-from histories.drill import _AWAY, COPIERS, END_S, PARTITIONS, READERS, ByPassword, Workload
+from histories.compacting_jobs import CompactingJobs
+from histories.direct_reader import DirectReader
+from histories.drill import _AWAY, COPIERS, END_S, PARTITIONS, READERS, SOURCE, TARGET, ByPassword, Workload
 from histories.faulty_cluster import FaultyBroker, FaultyCluster
 from histories.replicated import BROKERS, REPLICATED, RESTS_S, ReplicatedDrill, to
 from histories.schedule import Harm, Rounds, draw, told
@@ -58,8 +60,10 @@ _SOON_MS = 3000
 
 class Fire(ReplicatedDrill):
     """``harms`` is the schedule. ``hasty``: some records are sent with acks=1. ``compacts``: segments are so small that
-    the internal topics are compacted all the time, and there is a table, which is too. ``refuses``: brokers that are
-    gone refuse connections, so that nobody waits for their sessions; else they are silent, as where a machine is gone.
+    the internal topics are compacted all the time, and there is a table, which is too; with ``has_jobs`` jobs compact
+    that beside the brokers. ``reads_files``: somebody reads from the brokers' files, as tasks of Spark do. ``refuses``:
+    brokers that are gone refuse connections, so that nobody waits for their sessions; else they are silent, as where a
+    machine is gone.
     """
 
     topics: Mapping[str, int] = {**PARTITIONS, HASTY: 1}
@@ -73,6 +77,8 @@ class Fire(ReplicatedDrill):
         self.hasty = chance.random() < 0.3
         self.log_dirs = 2 if chance.random() < 0.4 else 1
         self.compacts = Random(f"compaction {seed}").random() < 0.5  # drawn apart: the rest is as it was without
+        self.has_jobs = self.compacts and Random(f"jobs {seed}").random() < 0.5
+        self.reads_files = Random(f"files {seed}").random() < 0.5
         self.refuses = Random(f"refusals {seed}").random() < 0.7
         if self.compacts:
             self.topics = {TABLE: 2, **self.topics}
@@ -82,12 +88,16 @@ class Fire(ReplicatedDrill):
         self._undone = ExitStack()
         self._undone_before = ExitStack()
         self._throttled: set[int] = set()
+        self._jobs = CompactingJobs(TABLE, self._client_now)
         super().__init__(home, seed, BROKERS, Workload(kinds, chance.choice(list(READERS.values()))))
+        read = (SOURCE, TARGET, *([TABLE] if self.compacts else []))
+        self._direct_reader = DirectReader(self.history, read, self._client_now)
 
     def told(self) -> str:
         """What is done, a line each."""
         how = f"flushing {'on' if self.flushes else 'off'}, acks=1 {'too' if self.hasty else 'never'}"
         how += f", log directories: {self.log_dirs}, compaction {'on' if self.compacts else 'off'}"
+        how += f"{' by jobs too' if self.has_jobs else ''}{', files are read' if self.reads_files else ''}"
         how += f", what is gone {'refuses connections' if self.refuses else 'is silent'}"
         return "\n".join([how, *told(self.harms)])
 
@@ -168,11 +178,22 @@ class Fire(ReplicatedDrill):
 
     # The schedule
 
+    def run(self, seconds: float = 0.0, first: Sequence[str] = ()) -> None:
+        try:
+            super().run(seconds, first)
+        finally:
+            self._jobs.stop()
+            self._direct_reader.stop()
+
     def _harm(self, seconds: float, first: Sequence[str]) -> None:
         if self.compacts:
             self._record("compacted", topic=TABLE, **{"retention ms": _TABLE_RETENTION_MS})
         self._await_whole()
         eventually(lambda: self._works(0), END_S, "something to harm")
+        if self.has_jobs:
+            self._jobs.start()
+        if self.reads_files:
+            self._direct_reader.start()
         for harm in self.harms:
             self._suffer(harm)
         self._undone.close()
@@ -315,9 +336,13 @@ class Fire(ReplicatedDrill):
             admin.alter_partition_reassignments(wishes)
 
     def _admin(self) -> Admin:
+        return Admin(self._client_now())
+
+    def _client_now(self) -> dict[str, str]:
+        """The settings of a client that does not wait long."""
         servers = ",".join(broker.address for broker in self._live(range(BROKERS))) or self.addresses[0]
-        times = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), _SOON_MS)
-        return Admin({**self.administrator, "bootstrap.servers": servers, **times})
+        times = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), str(_SOON_MS))
+        return {**self.administrator, "bootstrap.servers": servers, **times}
 
     def _hold_replicas_back(self, rate: int) -> None:
         """What is not in sync, by so many bytes a second."""
@@ -373,6 +398,12 @@ class Fire(ReplicatedDrill):
         super()._heal()
         if self.compacts:  # whatever the harms left time for: the clients go on until it is seen
             eventually(lambda: self.cleanings().keys() >= set(COMPACTED), END_S, "a cleaning of each compacted topic")
+        if self.has_jobs:
+            eventually(lambda: self._jobs.cleaned > 0, END_S, "a cleaning by a job")
+            self._jobs.stop()
+        if self.reads_files:
+            eventually(lambda: self._direct_reader.from_files > 0, END_S, "a read of files")
+            self._direct_reader.stop()
 
     def _homes(self, tp: TopicPartition) -> list[tuple[int, Path | None]]:
         brokers = [self.cluster.brokers[number] for number in sorted(self.watcher.replicas[tp].replicas)]
