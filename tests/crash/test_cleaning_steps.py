@@ -1,4 +1,5 @@
-"""A cleaning cut short at any step: by the death of the process, by a power cut, by a disk that is full or fails.
+"""A cleaning cut short at any step: by the death of the process, by a power cut, by a disk that is full or fails. Of
+the broker's worker, and by the tasks of a job, whose drafts the broker takes over.
 
 What is found then replays to the same table, has its offsets in order and lost no record that is the last of its key;
 nothing is half swapped, the checkpoint is not ahead of what is clean, and the next run finishes.
@@ -12,6 +13,7 @@ from uuid import UUID
 
 import pytest
 from compaction import ours
+from compaction.by_tasks import split_clean, target_of
 from compaction.keyed import NOBODY, Producer, append, fill, leftovers, mark, records_of, table_of
 
 from sparklog.compaction.cleaner import LogCleaning
@@ -32,6 +34,7 @@ SETTINGS = {"cleanup.policy": "compact", "segment.bytes": "900", "index.interval
 CONFIG = parse(TopicConfig, SETTINGS)
 ABORTED = b"aborted"
 CUTS = 2
+NOW_MS = 1_700_000_100_000
 
 
 class Now(Executor):
@@ -81,16 +84,24 @@ def clean_once(logs):
     """What the broker and its worker do with one log, in one process: each step is one under the log directory."""
     log = logs.logs[TP]
     swap.undo(log.directory)
-    now_ms = 1_700_000_100_000
-    sections = ours.sections_of(log, logs.cleaner_point(TP), now_ms)
+    sections = ours.sections_of(log, logs.cleaner_point(TP), NOW_MS)
     if not sections.cleanable_bytes:
         return
-    task = ours.task_of(log, sections, now_ms)
+    task = ours.task_of(log, sections, NOW_MS)
     cleaning = LogCleaning(task, ManualClock(), ours.SEED)
     for group in cleaning.run():
         for path in log.replace_segments(group.new, group.old):
             logs.unlink_later(path)
     logs.set_cleaner_point(TP, cleaning.stats.end_offset)
+
+
+def clean_by_tasks(logs):
+    """What a job and the broker do with it, likewise; each group of segments is another task's."""
+    log = logs.logs[TP]
+    target = target_of(log, ours.sections_of(log, logs.cleaner_point(TP), NOW_MS), NOW_MS, 1 << 20)
+    end, stretches = split_clean(log, target, 2, 1)
+    assert stretches > 1
+    logs.set_cleaner_point(TP, end)
 
 
 def committed(log):
@@ -128,6 +139,7 @@ class Expected:
         logs = opened(home)
         log = logs.logs[TP]
         assert leftovers(log.directory) == []
+        assert [each for each in log.directory.iterdir() if each.suffix == ".tmp"] == [], "drafts"
         assert log.log_end_offset == self.end
         self.check_log(log)
         is_clean = len(records_of(log)) < len(self.records)
@@ -161,22 +173,28 @@ def expected(prepared, tmp_path_factory):
     return Expected(home)
 
 
-def crashed_at(source, home, n, *, half=False):
+def crashed_at(source, home, n, *, half=False, clean=clean_once):
     """A cleaning that ends at its n-th step, the files seen from before the log was opened; None if it has fewer."""
     shutil.copytree(source, home)
     with FaultyFiles(home):
         logs = opened(home)
     files = FaultyFiles(home, crash_at=n, half=half)
     with suppress(Crash), files:
-        clean_once(logs)
+        clean(logs)
     let_go(logs)
     return files if files.crashed else None
 
 
+by_whom = pytest.mark.parametrize(
+    "clean", [pytest.param(clean_once, id="worker"), pytest.param(clean_by_tasks, id="job", marks=pytest.mark.slow)]
+)
+
+
+@by_whom
 @pytest.mark.parametrize("half", [False, True], ids=["", "half a write"])
-def test_a_process_that_dies_at_any_step_loses_nothing(prepared, expected, tmp_path, half):
+def test_a_process_that_dies_at_any_step_loses_nothing(prepared, expected, tmp_path, half, clean):
     outcomes, n = [], 0
-    while crashed_at(prepared, tmp_path / str(n), n, half=half) is not None:
+    while crashed_at(prepared, tmp_path / str(n), n, half=half, clean=clean) is not None:
         outcomes.append(expected.check(tmp_path / str(n)))
         n += 1
     assert n > 20
@@ -184,9 +202,10 @@ def test_a_process_that_dies_at_any_step_loses_nothing(prepared, expected, tmp_p
     assert (outcomes[0], outcomes[-1]) == (False, True)
 
 
-def test_power_that_goes_at_any_step_loses_nothing(prepared, expected, tmp_path):
+@by_whom
+def test_power_that_goes_at_any_step_loses_nothing(prepared, expected, tmp_path, clean):
     n = 0
-    while (files := crashed_at(prepared, tmp_path / f"{n}-before", n)) is not None:
+    while (files := crashed_at(prepared, tmp_path / f"{n}-before", n, clean=clean)) is not None:
         for seed in range(CUTS):
             after = tmp_path / f"{n}-after-{seed}"
             files.cut(after, seed)
