@@ -16,6 +16,8 @@ from pathlib import Path
 
 import jwt
 import pytest
+from broker.handling.test_authorization import codes_in
+from broker.requests_of_strangers import BETWEEN_BROKERS, CASES, CLUSTER_ACTION, TOKENS, body_of
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fuzz.hostile import HostileEncoder, HostileFill, framed, mutated
@@ -41,9 +43,12 @@ from sparklog.protocol.messages import (
     ExpireDelegationTokenRequest,
     LeaseSegmentsRequest,
     RenewDelegationTokenRequest,
+    decode_response,
     is_flexible,
 )
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.security.access import CLUSTER
+from sparklog.security.acl.entry import Permission
 from sparklog.security.connecting import ConnectionSecurity
 from sparklog.security.sasl.plain import Plain
 from sparklog.security.sasl.scram import Scram
@@ -452,6 +457,65 @@ def test_a_token_is_its_owners_and_ends_when_that_says_so(target):
     with pytest.raises(AuthenticationFailed):
         as_user(target, mechanism=by_token(token_id, secret))
     assert base64.b64encode(secret).decode() not in target.output()
+
+
+# Every API
+
+
+@pytest.fixture
+def strangers(target, directory, certificates, tmp_path):
+    """A connection of each kind of client that no list says anything of."""
+    code, token_id, secret = token_of(target)
+    assert code is ErrorCode.NONE
+    certified = trusting(directory, certificates.client, tmp_path / "alice.pem")
+    by_certificate = ConnectionSecurity(tls=certified)
+    with (
+        as_user(target) as by_password,
+        as_user(target, mechanism=by_token(token_id, secret)) as bearer,
+        BlockingConnection(Endpoint("localhost", target.ports["SSL"]), security=by_certificate) as alice,
+    ):
+        yield {"password": by_password, "token": bearer, "certificate": alice}
+
+
+NOT_HERE = ("Metadata-by-id", "Fetch-by-id", "CommitCompaction")
+"""They name a topic by an id, or a grant, that this broker does not have."""
+
+
+def codes_of(connection, case):
+    """The codes of an answer, but NONE."""
+    connection.send(case.api, case.version, [body_of(case.api, case.version, case.fields)])
+    return codes_in(decode_response(case.api, case.version, connection.receive()[2]).to_dict()) - {ErrorCode.NONE}
+
+
+@pytest.mark.parametrize("kind", ["password", "token", "certificate"])
+def test_every_api_refuses_every_kind_of_stranger(strangers, kind):
+    """As it refuses the one that is asked for in ``test_authorization``, which says what a request needs."""
+    asked = [case for case in CASES if not case.allowed and case not in TOKENS and case.name not in NOT_HERE]
+    assert {case.name: codes_of(strangers[kind], case) for case in asked} == {case.name: case.codes for case in asked}
+    if kind == "token":
+        found = set().union(*(codes_of(strangers[kind], case) for case in TOKENS))
+        assert found == {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED}
+
+
+def test_every_api_of_brokers_refuses_who_may_everything_else(target, administrator):
+    everything = [
+        AclBinding(ResourcePattern(kind, name), AclEntry("User:mallory", "*"))
+        for kind, name in (
+            (ResourceType.TOPIC, "*"),
+            (ResourceType.GROUP, "*"),
+            (ResourceType.TRANSACTIONAL_ID, "*"),
+            (ResourceType.CLUSTER, CLUSTER.name),
+        )
+    ]
+    no_broker = AclEntry("User:mallory", "*", Operation.CLUSTER_ACTION, Permission.DENY)
+    administrator.create_acls([*everything, AclBinding(everything[-1].pattern, no_broker)])
+    asked = [case for case in CASES if CLUSTER_ACTION in case.asks]
+    assert len(asked) > len(BETWEEN_BROKERS), "the Fetch of a follower is among them"
+    with as_user(target, "mallory") as mallory:
+        found = {case.name: codes_of(mallory, case) for case in asked}
+    altered = found.pop("WriteTxnMarkers")
+    assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED not in altered, "for it Alter suffices, as in Kafka"
+    assert found == {case.name: case.codes for case in asked if case.name in found}
 
 
 # TLS
