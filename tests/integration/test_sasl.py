@@ -85,6 +85,62 @@ def broker(tmp_path_factory, zookeeper, zk, ports, authority):
     harness.stop()
 
 
+@pytest.fixture(params=["SCRAM-SHA-512", "PLAIN"])
+def pair(request, tmp_path, zookeeper, authority):
+    """Two brokers that find each other by SASL_SSL with a password, and the settings of the client ``admin``."""
+    mechanism, place = request.param, f"{zookeeper.connect_string}/pair-by-{request.param}"
+    passwords = {"broker": "broker-secret", "admin": "admin-secret"}
+    module, known = SCRAM, ""
+    if mechanism == "PLAIN":
+        module, known = PLAIN, "".join(f' user_{user}="{password}"' for user, password in passwords.items())
+    else:
+        zk = ZkClient(place, session_timeout=10, on_session=lambda _: None)
+        zk.ensure_tree()
+        for user, password in passwords.items():
+            set_password(zk, user, password)
+        zk.close()
+    stores = {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority / "ca.pem"}
+    brokers = []
+    for broker_id in range(2):
+        port = free_port()
+        settings = {
+            **stores,
+            "listeners": f"SASL_SSL://127.0.0.1:{port}",
+            "security.inter.broker.protocol": "SASL_SSL",
+            "sasl.mechanism.inter.broker.protocol": mechanism,
+            "sasl.enabled.mechanisms": mechanism,
+            f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config": (
+                f'{module} username="broker" password="broker-secret"{known};'
+            ),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": authority / "server.pem",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:broker;User:admin",
+        }
+        brokers.append(BrokerHarness(tmp_path, place, broker_id, port, settings))
+        brokers[-1].start()
+    yield {
+        **{name: str(value) for name, value in stores.items()},
+        "bootstrap.servers": ",".join(each.address for each in brokers),
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{module} username="admin" password="admin-secret";',
+    }
+    for each in brokers:
+        each.stop()
+
+
+def test_brokers_replicate_by_a_password_over_tls(pair):
+    values = {number: b"%d" % number for number in range(4)}
+    with Admin(pair) as admin, Producer({**pair, "acks": "all"}) as producer:
+        admin.create_topics([NewTopic("t", 4, 2, configs={"min.insync.replicas": "2"})])
+        for number, value in values.items():
+            producer.send("t", value, partition=number).result(60)
+        partitions = admin.describe_topics(["t"])["t"].partitions
+    assert {each.leader for each in partitions} == {0, 1}, "each follows the other"
+    assert all(sorted(each.isr) == [0, 1] for each in partitions)
+
+
 def named(ports, authority, protocol, mechanism, user, password):
     return {
         "bootstrap.servers": f"127.0.0.1:{ports[protocol]}",
