@@ -14,8 +14,10 @@ import pytest
 from compat.suites.foreign import PeerMissing
 from compat.suites.librdkafka import LibrdKafka, LibrdKafkaOnThree, LibrdKafkaWithoutAutoCreation
 from compat.suites.outcomes import Comparison, named_in
-from compat.suites.python_suites import AioKafka, KafkaPython, KafkaPythonOnThree
+from compat.suites.python_suites import AioKafka, AioKafkaBySasl, KafkaPython, KafkaPythonOnThree
 
+from sparklog.local.ports import free_port
+from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.kafka import KafkaBroker
 
@@ -39,6 +41,35 @@ def test_what_passes_on_kafka_passes_here(suite, zookeeper, tmp_path, capsys):
             comparison = compare(suite, kafka, ours.bootstrap_servers, tmp_path)
         except PeerMissing as missing:
             pytest.skip(str(missing))
+    assert_same(suite, comparison, tmp_path, capsys)
+
+
+@pytest.mark.timeout(3600)
+def test_what_passes_on_a_secured_kafka_passes_here(zookeeper, tmp_path, capsys):
+    ports = {f"127.0.0.1:{free_port()}": free_port() for _ in range(2)}
+    place = f"{zookeeper.connect_string}/secured"
+    (port, settings), (own_port, own_settings) = (secured(*each) for each in ports.items())
+    with (
+        KafkaBroker(tmp_path / "kafka", f"{place}-kafka", port, extra_props=settings),
+        BrokerHarness(tmp_path / "ours", f"{place}-ours", port=own_port, settings=own_settings),
+    ):
+        suite = AioKafkaBySasl(ports)
+        try:
+            comparison = compare(suite, *ports, tmp_path)
+        except PeerMissing as missing:
+            pytest.skip(str(missing))
+    assert_same(suite, comparison, tmp_path, capsys)
+
+
+def secured(address, sasl_port):
+    """The port and the settings of a broker."""
+    listeners = f"PLAINTEXT://{address},SASL_PLAINTEXT://127.0.0.1:{sasl_port}"
+    settings = {**AioKafkaBySasl.settings, "listeners": listeners, "advertised.listeners": listeners}
+    return int(address.rpartition(":")[2]), settings
+
+
+def assert_same(suite, comparison, tmp_path, capsys):
+    """What passes on Kafka passes here, but for what is named; the figures are printed."""
     with capsys.disabled():
         sys.stdout.write(f"\n{suite.name}: {comparison.summary}\n")
     assert len(comparison.passed_on_kafka) >= len(comparison.on_kafka) // 2, (

@@ -12,6 +12,8 @@ from compat.suites.outcomes import Outcome, of_junit
 
 TEST_TIMEOUT_S = 100
 FILE_TIMEOUT_S = 900
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 _QUIET = (
     *("-p", "no:randomly"),
     *("-p", "no:cacheprovider"),
@@ -121,3 +123,25 @@ class AioKafka(PythonSuite):
     def environment(self, bootstrap: str, scratch: Path) -> Mapping[str, str]:
         # The checkout is not compiled; its classes in Python do the same.
         return {"SPARKLOG_PEER_ADDRESS": bootstrap, "AIOKAFKA_NO_EXTENSIONS": "1"}
+
+
+class AioKafkaBySasl(AioKafka):
+    """Its tests of SASL and of access control lists. ``ports``: of SASL_PLAINTEXT, by the address of PLAINTEXT."""
+
+    name, project = "aiokafka-sasl", "aiokafka"
+    settings: ClassVar[Mapping[str, object]] = {
+        **AioKafka.settings,
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{_PLAIN} user_test="test";',
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": f"{_SCRAM};",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    files = ("tests/test_sasl.py",)
+
+    def __init__(self, ports: Mapping[str, int]) -> None:
+        self._ports = ports
+
+    def environment(self, bootstrap: str, scratch: Path) -> Mapping[str, str]:
+        return {**super().environment(bootstrap, scratch), "SPARKLOG_PEER_SASL_PORT": str(self._ports[bootstrap])}
