@@ -83,9 +83,8 @@ def test_quotas_hold_where_the_tree_changes_hands(zookeeper, tmp_path):
         assert_holds(ours.address, ["held by kafka"], "of-ours")
         admin.alter_client_quotas(OF_OURS)
     for entity, quotas in OF_OURS.items():
-        expected[entity] = {
-            name: rate for name, rate in (expected.get(entity, {}) | quotas).items() if rate is not None
-        }
+        changed = {**expected.get(entity, {}), **quotas}
+        expected[entity] = {name: rate for name, rate in changed.items() if rate is not None}
     with kafka:
         assert told(kafka.bootstrap_servers) == {entity: quotas for entity, quotas in expected.items() if quotas}
         assert_holds(kafka.bootstrap_servers, ["held by kafka", "held by us"], "of-kafka-again")

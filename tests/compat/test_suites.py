@@ -48,6 +48,7 @@ def test_what_passes_on_kafka_passes_here(suite, zookeeper, tmp_path, capsys):
 def test_what_passes_on_a_secured_kafka_passes_here(zookeeper, tmp_path, capsys):
     ports = {f"127.0.0.1:{free_port()}": free_port() for _ in range(2)}
     place = f"{zookeeper.connect_string}/secured"
+    kafka, ours = ports
     (port, settings), (own_port, own_settings) = (secured(*each) for each in ports.items())
     with (
         KafkaBroker(tmp_path / "kafka", f"{place}-kafka", port, extra_props=settings),
@@ -55,7 +56,7 @@ def test_what_passes_on_a_secured_kafka_passes_here(zookeeper, tmp_path, capsys)
     ):
         suite = AioKafkaBySasl(ports)
         try:
-            comparison = compare(suite, *ports, tmp_path)
+            comparison = compare(suite, kafka, ours, tmp_path)
         except PeerMissing as missing:
             pytest.skip(str(missing))
     assert_same(suite, comparison, tmp_path, capsys)

@@ -13,6 +13,7 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
@@ -484,7 +485,8 @@ NOT_HERE = ("Metadata-by-id", "Fetch-by-id", "CommitCompaction")
 def codes_of(connection, case):
     """The codes of an answer, but NONE."""
     connection.send(case.api, case.version, [body_of(case.api, case.version, case.fields)])
-    return codes_in(decode_response(case.api, case.version, connection.receive()[2]).to_dict()) - {ErrorCode.NONE}
+    answer: Any = decode_response(case.api, case.version, connection.receive()[2])
+    return codes_in(answer.to_dict()) - {ErrorCode.NONE}
 
 
 @pytest.mark.parametrize("kind", ["password", "token", "certificate"])
