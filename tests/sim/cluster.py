@@ -539,13 +539,13 @@ class SimCluster:
     def move(self):
         """The controller has another replica in sync lead, as for a broker that is about to stop."""
         self.look()
-        leaving = {self.state.leader}
-        others = [each for each in self.state.isr if each in self.context.brokers and each not in leaving]
+        able = {*standing(self.state)} & self.context.brokers.keys() - {self.state.leader}
+        others = [each for each in self.state.isr if each in able]
         if others:
-            leader = self.random.choice(others)
-            state = PartitionState(leader, self.state.leader_epoch + 1, self.state.isr, 1, self.state.version + 1)
+            epoch, version = self.state.leader_epoch + 1, self.state.version + 1
+            state = replace(self.state, leader=self.random.choice(others), leader_epoch=epoch, version=version)
             self.context.write({TP: state})
-            self.history.append(f"{leader} is to lead: {state}")
+            self.history.append(f"{state.leader} is to lead: {state}")
             self._decided(state)
 
     def _elect(self, live):

@@ -15,6 +15,8 @@ FOUND = {
     84: "the next controller did not see that a broker had come back so while nobody was in office",
 }
 """Seeds with power cuts that find the mistake that is named, where it is made again; of 100 only these do."""
+STOOD = {344: "the controller of the simulation had a replica lead that stands in the ISR because somebody has to"}
+"""The same of two that acknowledge, in whatever order they leave."""
 
 
 def run(directory, seed, **how):
@@ -45,7 +47,7 @@ def test_what_is_acknowledged_outlives_a_power_cut_of_one_broker(disk, seed):
     run(disk, seed, power_cuts=True)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(FEW, MANY, STOOD))
 def test_what_is_acknowledged_by_two_outlives_the_power_cut_of_one_in_whatever_order_they_left(disk, seed):
     run(disk, seed, min_isr=2, standing=True)
 
