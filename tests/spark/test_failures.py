@@ -19,7 +19,8 @@ from sparklog.spark.read.batch_reader import SparklogReader
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import source_schema
 
-_CODE = re.compile(r"\bSPARKLOG_[A-Z_]+\b")
+_CODE = re.compile(r"\bSPARKLOG_(?!LOG)[A-Z_]+\b")
+"""Not the environment's SPARKLOG_LOGGING and SPARKLOG_LOG_FORMAT, which jobs read."""
 _PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 _PATIENCES_MS = (100, 1000, 10_000, 100_000)
 """Of a caller that asks until they are over. The next is for a machine too slow to come to a word within the last."""
