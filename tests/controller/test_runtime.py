@@ -158,27 +158,22 @@ class FakeBroker:
                         leaders[TopicPartition(topic.topic_name, each.partition_index)] = each.leader
         return leaders
 
+    def states(self, asked):
+        """Each partition's state that it was told by requests of this API, one after the other."""
+        for api, message in self.heard:
+            if api is asked:
+                for topic in message.topic_states:
+                    for each in topic.partition_states:
+                        yield TopicPartition(topic.topic_name, each.partition_index), each
+
     @property
     def told_to_lead(self):
-        return {
-            (topic.topic_name, each.partition_index): each.leader_epoch
-            for api, message in self.heard
-            if api is ApiKey.LEADER_AND_ISR
-            for topic in message.topic_states
-            for each in topic.partition_states
-            if each.leader == self.id
-        }
+        return {tp: each.leader_epoch for tp, each in self.states(ApiKey.LEADER_AND_ISR) if each.leader == self.id}
 
     @property
     def told_to_hold(self):
         """The partitions that it was told to lead or to follow."""
-        return {
-            TopicPartition(topic.topic_name, each.partition_index)
-            for api, message in self.heard
-            if api is ApiKey.LEADER_AND_ISR
-            for topic in message.topic_states
-            for each in topic.partition_states
-        }
+        return {tp for tp, _ in self.states(ApiKey.LEADER_AND_ISR)}
 
     @property
     def followed(self):
@@ -195,14 +190,7 @@ class FakeBroker:
     @property
     def led(self):
         """The partitions of which it was ever told a leader."""
-        return {
-            TopicPartition(topic.topic_name, each.partition_index)
-            for api, message in self.heard
-            if api is ApiKey.UPDATE_METADATA
-            for topic in message.topic_states
-            for each in topic.partition_states
-            if each.leader >= 0
-        }
+        return {tp for tp, each in self.states(ApiKey.UPDATE_METADATA) if each.leader >= 0}
 
     @property
     def newness(self):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 
 from histories.history import READ_COMMITTED, READ_UNCOMMITTED, Recorder
+from histories.repeating import Repeating
 from histories.rows import from_wire
 
 from sparklog.errors import SparklogError
@@ -19,38 +19,30 @@ _PAUSE_S = 0.3
 _SCHEMA = source_schema(include_headers=True)
 
 
-class DirectReader:
+class DirectReader(Repeating):
     """``settings`` are those of a client now, ``bootstrap.servers`` among them."""
 
     def __init__(self, history: Path, topics: Sequence[str], settings: Callable[[], Mapping[str, str]]) -> None:
+        super().__init__("direct reader", _PAUSE_S)
         self.from_files = 0
         """Ranges that were read from files alone."""
         self._history = history
         self._topics = topics
         self._settings = settings
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="direct reader")
+        self._ways = cycle(
+            (path, isolation) for path in ("always", "auto") for isolation in (READ_COMMITTED, READ_UNCOMMITTED)
+        )
 
     def start(self) -> None:
         self._record = Recorder(self._history, "direct-reader")
-        self._thread.start()
+        super().start()
 
-    def stop(self) -> None:
-        """What is read just now is waited for."""
-        self._over.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        ways = cycle(
-            (path, isolation) for path in ("always", "auto") for isolation in (READ_COMMITTED, READ_UNCOMMITTED)
-        )
-        while not self._over.wait(_PAUSE_S):
-            path, isolation = next(ways)
-            try:
-                self._read(path, isolation)
-            except SparklogError as error:  # brokers are away, or do not let it at their files now
-                self._record("note", text=f"{path}: {error}"[:500])
+    def once(self) -> None:
+        path, isolation = next(self._ways)
+        try:
+            self._read(path, isolation)
+        except SparklogError as error:  # brokers are away, or do not let it at their files now
+            self._record("note", text=f"{path}: {error}"[:500])
 
     def _read(self, path: str, isolation: str) -> None:
         """Raises SparklogError; then what was read of a range is told of nowhere."""

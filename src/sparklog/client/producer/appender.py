@@ -99,7 +99,7 @@ class Appender:
 
     def offer(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture | None:
         """Route and append; None if there is no room for it, or it is not known where it goes."""
-        tp = self._router.route(record.topic, record.key, record.value, record.partition)
+        tp = self.route(record)
         return None if tp is None else self.append(tp, record, on_delivery)
 
     def append(self, tp: TopicPartition, record: Record, on_delivery: OnDelivery | None) -> RecordFuture | None:
