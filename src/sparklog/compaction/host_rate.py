@@ -36,7 +36,7 @@ def shared_place() -> Path:
 
 
 class HostRate(ByteRate):
-    """A bucket of all who have the file at ``path``; their rates may differ."""
+    """A bucket of all processes that have the file at ``path``; their rates may differ."""
 
     def __init__(self, clock: Clock, bytes_per_second: float, path: Path) -> None:
         super().__init__(clock, bytes_per_second)
@@ -72,7 +72,7 @@ class HostRate(ByteRate):
 def _opened(path: Path) -> OpenFile | None:
     try:
         found = OpenFile(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
-        if os.fstat(found.fileno()).st_uid != os.getuid():  # who could make the tasks wait for ever
+        if os.fstat(found.fileno()).st_uid != os.getuid():  # its owner could make the tasks wait for ever
             raise PermissionError(f"{path} belongs to another user; remove it")
         return found
     except OSError as error:

@@ -1,9 +1,9 @@
 """Others are asked whether they too see a broker refuse connections (ProbeBroker), before it is taken for gone.
 
-Invariants: nobody is believed who says that a broker is gone; who asks has seen it refuse, and one other has. Where
-one other still reaches it, it lives. Where all others are brokers that do not offer ProbeBroker (Kafka's), or there
-are no others, what was seen by the one that asks is enough. Others that do not answer confirm nothing: whoever is cut
-off from them takes no broker for gone.
+Invariants: no broker alone is believed that another one is gone: the broker that asks has seen it refuse, and so has
+one other. Where one other still reaches it, it lives. Where all others are brokers that do not offer ProbeBroker
+(Kafka's), or there are no others, what was seen by the one that asks is enough. Others that do not answer confirm
+nothing: a broker that is cut off from them takes no other for gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a broker's log says, read by who runs the broker: as text or as JSON (``sparklog.cli.logs``)."""
+"""What a broker's log says, read by the program that runs the broker: as text or as JSON (``sparklog.cli.logs``)."""
 
 from __future__ import annotations
 

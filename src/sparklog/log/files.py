@@ -121,7 +121,7 @@ def _checked_tag(tag: str) -> str:
 
 
 def remove_drafts(directory: Path) -> None:
-    """Remove the drafts in ``directory``; who still writes one writes it in vain."""
+    """Remove the drafts in ``directory``; a writer that still writes one writes it in vain."""
     for path in files_with_suffix(directory, DRAFT_SUFFIX):
         path.unlink(missing_ok=True)
 
@@ -310,8 +310,8 @@ def make_directory(path: Path) -> None:
 def rename_deleted(path: Path) -> Path:
     """Put ``.deleted`` behind the name of a file and return the new one, to be unlinked later if it is there.
 
-    Where the disk has no room for a longer name the file goes at once: that needs none, and who has it open can read it
-    to its end either way.
+    Where the disk has no room for a longer name the file goes at once: that needs none, and what has it open can read
+    it to its end either way.
     """
     doomed = path.with_name(path.name + DELETED_SUFFIX)
     try:

@@ -878,7 +878,7 @@ class Log:
     # Adopting segments that another process has built: see ``adoption``
 
     def producers_to_restore(self) -> ProducerStateManager:
-        """What is known of the producers at the end of the log: a copy, for who looks at what is to follow."""
+        """What is known of the producers at the end of the log: a copy, for code that looks at what is to follow."""
         return self._producers.copy()
 
     def hold(self, adoption: Adoption, verification: Verification | None = None) -> None:

@@ -91,7 +91,7 @@ class BlockingConnection:
         self._protocol = ClientConnection(client_id)
         self._socket = self._connect(connect_timeout)
         try:
-            self.versions = self._negotiate()  # under connect_timeout: who accepts and says nothing is not reached
+            self.versions = self._negotiate()  # under connect_timeout: a silent peer is not reached
             self._log_in()
             self._socket.settimeout(request_timeout)
         except BaseException as error:

@@ -5,7 +5,7 @@ asks ``pending`` before it waits. And it wants a write that did not go through r
 keeps them, and whoever calls again with the same bytes first, as ``net/channel.py`` does, notices nothing.
 
 A handshake costs a signature, a millisecond and more of the one loop's time. So its steps are taken in turns
-(``net/turns.py``), as requests are served: strangers that come all at once hold up nobody who is in.
+(``net/turns.py``), as requests are served: strangers that come all at once hold up no peer that is in.
 """
 
 from __future__ import annotations

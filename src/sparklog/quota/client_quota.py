@@ -81,7 +81,7 @@ class ClientQuota:
         self._sensor(user, client_id, now_ms).rate.record(-value, now_ms)
 
     def most_at_once(self, user: str, client_id: str, now_ms: int) -> float:
-        """What can be used at once without a wait, by who has used nothing."""
+        """What can be used at once without a wait, by a client that has used nothing."""
         bound = self._sensor(user, client_id, now_ms).bound
         return inf if bound is None else bound * (self._windows.samples - 1) * self._windows.size_ms / 1000
 

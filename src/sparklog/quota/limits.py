@@ -89,7 +89,7 @@ class Limits:
         return Tags("", client_id)
 
     def bound(self, tags: Tags) -> float | None:
-        """What holds for who goes by these; None for no bound."""
+        """What holds for a client with these names; None for no bound."""
         users = (tags.user, DEFAULT) if tags.user else (None,)
         client_ids = (tags.client_id, DEFAULT) if tags.client_id else (None,)
         for user, client_id in product(users, client_ids):

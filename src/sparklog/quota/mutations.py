@@ -2,7 +2,7 @@
 
 A request takes a token for each partition that it makes or deletes. Strict: with the bucket overdrawn nothing is taken,
 and the change is refused; the change that overdraws it is made, and does not wait. Permissive, for clients that do not
-know the refusal: every change is made, and who overdraws the bucket waits.
+know the refusal: every change is made, and a client that overdraws the bucket waits.
 """
 
 from __future__ import annotations

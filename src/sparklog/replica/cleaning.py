@@ -614,7 +614,7 @@ class LogCleaner:
                 await asyncio.wrap_future(self._logs.run_on_disk(_leave_nothing, log.directory))
 
     def release(self, tp: TopicPartition) -> None:
-        """Nobody else cleans the log now; what became of that does not concern who waits for a cleaning here."""
+        """Nobody else cleans the log now; what became of it does not concern those that wait for a cleaning here."""
         self.under_way.discard(tp)
         if tp in self._wishes:
             self.forget_failure(tp)

@@ -2,7 +2,7 @@
 
 A grant is a token, and what is to be done. Its holder writes drafts beside the log's files, and has them put in place
 group by group, with the checks that the broker's own workers meet. A grant that is not renewed lapses: then its log is
-free again, and what comes under its token is refused. So whoever dies costs the log a pause, and one who comes late
+free again, and what comes under its token is refused. So a holder that dies costs the log a pause, and one that is late
 changes nothing. The clean section grows only when every group below its new end is in place.
 
 A task may outlive its job, and leave drafts when the log is free already. They do no harm but take room: where a job

@@ -3,8 +3,8 @@
 Invariants: one cleaning or erasure a log at a time (``LogCleaner.under_way``), with the checks of a cleaning before
 each swap. A replica is erased when its high watermark and its last stable offset have reached the end of the last
 segment that is touched; for that its active segment ends. One replica at a time, by a worker process of its own.
-Nothing happens by itself: who asks how far an erasure is has what waited tried again. Keys are in memory alone, and no
-longer than there is a replica left to erase. As a whole: ``docs/adr/0028-erasure.md``.
+Nothing happens by itself: a client that asks how far an erasure is has what waited tried again. Keys are in memory
+alone, and no longer than there is a replica left to erase. As a whole: ``docs/adr/0028-erasure.md``.
 """
 
 from __future__ import annotations

@@ -308,7 +308,7 @@ class Partition:
         return 1 if self.log.config.min_isr_visibility == "immediate" else self.min_in_sync
 
     def check_enough_in_sync(self) -> None:
-        """Raises ApiError(NOT_ENOUGH_REPLICAS) where who wants all in-sync replicas to have a record is refused."""
+        """Raises ApiError(NOT_ENOUGH_REPLICAS) where a produce with acks=all is refused."""
         if len(self.isr) < self.min_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

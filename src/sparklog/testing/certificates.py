@@ -35,7 +35,7 @@ def name_of(common_name: str) -> x509.Name:
 
 @dataclass(frozen=True)
 class Certified:
-    """A private key and its certificate, with the certificate of who issued it."""
+    """A private key and its certificate, with the certificate of its issuer."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate

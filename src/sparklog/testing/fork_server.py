@@ -45,7 +45,7 @@ def _at_start(environ: Mapping[str, str]) -> dict[str, str]:
 _OWN = _at_start(os.environ)
 """Of us, and so of the fork server, which gets its environment from us."""
 _ONE_AT_A_TIME = Lock()
-"""An exit code can be read once: by who asks for it, or by a start, which looks for those that have ended."""
+"""An exit code can be read once: by the one that asks for it, or by a start, which looks for those that have ended."""
 _FIRST_OF_OTHERS = 3
 """The file descriptors below are standard input, output and error."""
 _PATH = [each for each in sys.path if each]

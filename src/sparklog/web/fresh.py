@@ -13,7 +13,7 @@ _KEPT = 50
 
 
 class FreshAnswers:
-    """Of one visitor; close it, so that no question goes on without anybody who waits."""
+    """Of one visitor; close it, so that no question goes on without anybody waiting."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock

@@ -19,8 +19,8 @@ _logger = logging.getLogger(__name__)
 _STATES_A_TRANSACTION = 300
 """One flush of ZooKeeper's log; 70 kB with topics of twenty letters, and as much again for what stands beside them."""
 _BYTES_A_TRANSACTION = 500_000
-"""At most, whatever the topics are called and however many replicas there are: ZooKeeper hangs up on who brings it more
-than 1 MB (``jute.maxbuffer``)."""
+"""At most, whatever the topics are called and however many replicas there are: ZooKeeper hangs up on one that sends
+more than 1 MB (``jute.maxbuffer``)."""
 _MOST_DIGITS = 12
 """Of a broker's id in a list."""
 _OPS_OF_A_STATE = 2

@@ -30,7 +30,7 @@ CHANGE_PREFIX: Final = "token_change_"
 _VERSION = 3
 _FIRST_WITH_REQUESTER = 3
 _MOST_BYTES = 1 << 19
-"""Of a token with its renewers; ZooKeeper hangs up on who sends 1 MiB."""
+"""Of a token with its renewers; ZooKeeper hangs up on a client that sends 1 MiB."""
 
 
 class Found(NamedTuple):

@@ -47,7 +47,7 @@ _LOOK_S = 0.1
 """Between two looks whether a first connection is still waited for."""
 
 MOST_BYTES = 900_000
-"""Of a znode. ZooKeeper hangs up on who sends a transaction of 1 MiB, and with that on all else that a broker asks."""
+"""Of a znode. ZooKeeper hangs up on a client that sends 1 MiB at once, and with that on all else that it asks."""
 
 
 class Session(NamedTuple):
@@ -211,7 +211,7 @@ class ZnodeClient:
             successor.close()
 
     def own_root(self) -> None:
-        """Let nobody else make znodes beside the cluster's: who makes ``/controller`` first is the controller."""
+        """Let nobody else make znodes beside the cluster's: whatever makes ``/controller`` first is the controller."""
         self.kazoo.set_acls("/", acl_of("/"))
 
     def data(self, path: str) -> bytes | None:

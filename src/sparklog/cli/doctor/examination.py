@@ -307,8 +307,9 @@ def _unseen(part: str, error: SparklogError) -> Finding:
 
 
 def without_connection(config: ClientConfig, clock: Clock, error: AuthenticationFailed) -> list[Finding]:
-    """What is found where a broker or we are not who we should be. Raises ``error`` if that is not for an expired
-    certificate: it says itself what to do.
+    """What is found where a broker, or this client, is not what it should be.
+
+    Raises ``error`` if that is not for an expired certificate: it says itself what to do.
     """
     found = expired_findings(config, clock, _ASK_S)
     if not found:

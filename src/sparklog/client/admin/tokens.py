@@ -98,7 +98,7 @@ class TokenAdmin(AdminBase):
     async def wait_for_delegation_token(self, token: DelegationToken, timeout_ms: int = 10_000) -> bool:
         """Wait until every broker that answers knows the token, so that whoever has it may ask any; whether they do.
 
-        For who has made it with the credentials of its owner, or may see it otherwise.
+        For a user that has made it with the credentials of its owner, or may see it otherwise.
         """
         owner = Principal.parse(token.owner)
         asked = DescribeDelegationTokenRequest(owners=[_Owner(principal_type=owner.kind, principal_name=owner.name)])

@@ -149,7 +149,7 @@ class SubscriptionState:
         self._pattern = None
 
     def _orphan(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let who holds the state of what is no longer assigned see that."""
+        """Let the keeper of the state of what is no longer assigned see that."""
         for tp in partitions:
             self._partitions[tp].incarnation = next(self._incarnations)
 

@@ -197,7 +197,7 @@ def queueing(futures: Sequence[BatchFuture]) -> Iterator[None]:
 
 
 def _finish(done: asyncio.Future[None]) -> None:
-    if not done.done():  # who waited may have been cancelled
+    if not done.done():  # the task that waited may have been cancelled
         done.set_result(None)
 
 

@@ -126,7 +126,7 @@ class Producer:
     def _asked_for_room(self) -> threading.Lock:
         """What is released when there may be room. Look for room again, then wait: some may be there by now."""
         self._thread.check(waits=True)
-        room = threading.Lock()  # no Event: a signal handler in its Python code would hold up who sets it
+        room = threading.Lock()  # no Event: a signal handler in its Python code would hold up the thread that sets it
         room.acquire()
         self._producer.await_room(room.release)
         return room

@@ -150,7 +150,7 @@ class GroupRegistry:
         return {by_path[path] for path in held}.difference(beaten)
 
     def _beaten(self, held: Mapping[Claim, int]) -> list[Claim]:
-        """Those before which the partition was claimed under another name: it holds who came first."""
+        """Those before which the partition was claimed under another name: it holds the consumer that came first."""
         topics = {claim.tp.topic for claim in held}
         names = {topic: self._names(group.owners_path(self._group, topic)) for topic in topics}
         found = []

@@ -10,7 +10,7 @@ Many::
     total length (4): bytes that follow | error code (2), always 0 | one of the above for each that was asked for
 
 The messages are bytes of the log as they lie there, so that the last one may be cut short. Nothing says from which
-offset on they are: who asked knows. The lengths are signed; all is big-endian.
+offset on they are: the client that asked knows. The lengths are signed; all is big-endian.
 Source: Kafka 0.7.2, ``MessageSetSend``, ``MultiMessageSetSend``.
 """
 

@@ -1,4 +1,4 @@
-"""BeginCompaction: grant the cleaning of logs of this broker to who asks, for a while; or grant it for longer.
+"""BeginCompaction: grant the cleaning of logs of this broker to a client, for a while; or grant it for longer.
 
 One cleaning a log at a time: where it is being cleaned, by whomever, the answer says so, and grants nothing. What is
 granted comes with a token and with all that is to be known of the log, as JSON (``compaction/split.py``). A log in

@@ -1,11 +1,10 @@
 """LeaseSegments: which bytes of which files hold ranges of offsets; the files keep their names for as long as granted.
 
 What is told is what a Fetch of the same isolation level would be given. From version 1 on any replica tells it, as far
-as it shows its log; a request of version 0 is for the leader. With a duration of 0 nothing is leased: who
-plans learns how many bytes there are. Granted leases end at their time, or when a later request of the same principal
-says so. A request may
-name several ranges of a partition; one that overlaps another before it is refused, so that no file is told for each of
-many.
+as it shows its log; a request of version 0 is for the leader. With a duration of 0 nothing is leased: a
+client that plans learns how many bytes there are. Granted leases end at their time, or when a later request of the same
+principal says so. A request may name several ranges of a partition; one that overlaps another before it is refused, so
+that no file is told for each of many.
 
 What is leased counts as consumed. A client with a quota is told as much as it may have at once, and then how long to
 wait; while it waits every range is refused with THROTTLING_QUOTA_EXCEEDED.

@@ -1,7 +1,7 @@
 """DescribeDelegationToken: the tokens that the caller may see, of all owners or of those that it names.
 
 A token is seen by its owner, its renewers and its requester, and by a caller that may describe it, or its owner's
-tokens. The answer has its HMAC, as Kafka's has: who may describe a token may use it.
+tokens. The answer has its HMAC, as Kafka's has: a user that may describe a token may use it.
 """
 
 from __future__ import annotations

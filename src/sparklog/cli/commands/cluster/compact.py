@@ -47,7 +47,7 @@ _BROKER_COLUMNS = (
 
 
 class _Commands(GuessingGroup):
-    """Tells who names a topic where a command stands what to type."""
+    """Tells a user that names a topic where a command stands what to type."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,4 +1,4 @@
-"""Round robin: the partitions of all topics in order, to the members in turn; who does not subscribe is passed over."""
+"""Round robin: the partitions of all topics in order, to the members in turn, but for those that do not subscribe."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ Invariants:
    says LOST until ``gave_up``: another member may have those partitions already, so nothing is committed for them.
 3. Eager: nothing is owned when JoinGroup goes out. Cooperative: what goes to others is given up first, and only after
    that does the member join again, so that the leader may assign it anew. What it claims is told with the generation
-   of the assignment that gave it, so that a member who missed a generation is believed less.
+   of the assignment that gave it, so that a member that missed a generation is believed less.
 4. An answer to a request of an earlier generation or member id changes nothing, nor does an assignment that was not
    taken before its generation was lost.
 5. A fenced static member has lost its place for good, until it leaves: ``check`` raises FENCED_INSTANCE_ID. Would it
-   join, it would fence who has the place now, who would fence it in turn. A static member never joins as a dynamic
-   one: UNSUPPORTED_VERSION is raised where the coordinator knows no static members.
+   join, it would fence the member that has the place now, and that one would fence it in turn. A static member never
+   joins as a dynamic one: UNSUPPORTED_VERSION is raised where the coordinator knows no static members.
 
 Times are seconds on a clock that never goes back. Facts: Kafka 3.9, ``AbstractCoordinator``, ``ConsumerCoordinator``.
 """
