@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.report.base import Rows, Section
-from benchmarks.report.compared import HEADER, compared_rows, judgement
+from benchmarks.report.compared import HEADER, compared_rows, judgement, ratio_aim
 
 _TEXT = """\
 One sparklog broker beside one Kafka 3.9.1 broker (1 GiB heap, warmed up), the same load on each in turn, one partition,
@@ -12,6 +12,23 @@ the rounds of how many times better sparklog was, more than 1 being better, and 
 is confluent-kafka in one Python process, whose cost a record is the bottleneck at 100 B; *raw requests* are encoded
 beforehand, so that the broker is. *broker CPU us* is the broker's CPU time in microseconds for each record, or for each
 request where the load is raw requests or round trips."""
+RATIO_AIMS = (
+    (
+        "four times Kafka's one-record requests a second",
+        4.0,
+        {"librdkafka, 100 B: one record a request, acks=1": "records/s"},
+    ),
+    (
+        "half of the round trips no slower than Kafka's",
+        1.0,
+        {
+            "librdkafka, 100 B: round trip, acks=all": "p50 ms",
+            "raw requests, 100 B: round trip, acks=1": "p50 ms",
+            "librdkafka, 100 B: producer to consumer": "p50 ms",
+        },
+    ),
+)
+"""What is wanted, of the ratio of which figures."""
 _BARE_WORK = {
     "receive": "receives, computes CRC-32C and writes to the page cache",
     "send": "calls `sendfile` on a cached file",
@@ -27,7 +44,10 @@ def broker(rows: Rows) -> Section:
         _TEXT,
         HEADER,
         compared_rows(compared),
-        [judgement(compared)],
+        [
+            judgement(compared),
+            *(ratio_aim(compared, *each) for each in RATIO_AIMS),
+        ],
         _distances(compared, limits),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.report.base import Aim, Rows, Section, extremes, number
-from benchmarks.report.compared import judgement
+from benchmarks.report.compared import judgement, ratio_aim
 
 RATE_AIMS = {
     "Producer.send, 100 B": 150_000,
@@ -11,6 +11,15 @@ RATE_AIMS = {
     "Consumer.poll_arrow, 100 B": 1_000_000,
 }
 """Records a second."""
+RATIO_AIMS = (
+    ("Producer.send at 0.7 of confluent-kafka's rate", 0.7, {"Producer.send, 100 B": "records/s"}),
+    (
+        "half of the round trips no slower than confluent-kafka's",
+        1.0,
+        {"Producer.send, 100 B: round trip": "p50 ms", "AsyncProducer.send, 100 B: round trip": "p50 ms"},
+    ),
+)
+"""What is wanted, of the ratio to confluent-kafka of which figures."""
 _TEXT = """\
 `sparklog.client` beside confluent-kafka and kafka-python, from and to the same sparklog broker, each by itself in a
 process, all with the settings that ours has when it is told none: acks=all, idempotence, batches of 128 KiB that linger
@@ -33,6 +42,7 @@ def client(rows: Rows) -> Section:
         [_line(rows, row) for row in rows if row["peer"] == peers[0]],
         [
             *(_rate(rows, measurement, aim) for measurement, aim in RATE_AIMS.items()),
+            *(ratio_aim([row for row in rows if row["peer"] == "confluent-kafka"], *each) for each in RATIO_AIMS),
             *(judgement([row for row in rows if row["peer"] == peer], peer) for peer in peers),
         ],
     )

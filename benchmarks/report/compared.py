@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from benchmarks.report.base import Aim, Rows, extremes, number
 
 HEADER = ["", "figure", "sparklog", "Kafka", "ratio", "from - to"]
@@ -38,6 +40,16 @@ def beside_rows(rows: Rows) -> list[list[str]]:
         ]
         for row in rows
     ]
+
+
+def ratio_aim(rows: Rows, wanted: str, aim: float, figures: Mapping[str, str]) -> Aim:
+    """Whether the ratio of each of these, a figure by its measurement, is at least ``aim``."""
+    ratios = {
+        measurement: next(row["ratio"] for row in rows if (row["measurement"], row["figure"]) == (measurement, figure))
+        for measurement, figure in figures.items()
+    }
+    got = "; ".join(f"{measurement}: {ratio:.2f}" for measurement, ratio in ratios.items())
+    return Aim(wanted, got, min(ratios.values()) >= aim)
 
 
 def judgement(compared: Rows, beside: str = "Kafka 3.9.1") -> Aim:

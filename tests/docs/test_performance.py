@@ -1,5 +1,6 @@
 """The page of performance against what makes it: each aim of a section is judged there by its own table."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -15,6 +16,21 @@ def lake(monkeypatch):
     from benchmarks.report.lake import lake
 
     return lake
+
+
+@pytest.fixture
+def report(monkeypatch):
+    """``report(NAME)``: a module of ``benchmarks.report``."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    return lambda name: importlib.import_module(f"benchmarks.report.{name}")
+
+
+def ratios_of(text, column):
+    """The ratio of each figure, which stands in ``column`` of the table."""
+    for line in text.splitlines():
+        cells = [each.strip() for each in line.strip("|").split("|")]
+        if len(cells) > column and re.match(r"[\d.]+$", cells[column]):
+            yield {"measurement": cells[0], "figure": cells[1], "ratio": float(cells[column])}
 
 
 def section(title):
@@ -50,6 +66,28 @@ def test_the_aims_of_log_and_lake_are_those_that_its_figures_are_judged_by(lake)
     judged = lake(list(rows_of(text))).aims
     assert len(judged) == 6
     assert aims_of(text) == [str(each) for each in judged]
+
+
+def test_the_aims_of_one_record_at_a_time_are_those_that_the_figures_are_judged_by(report):
+    text, judge, broker = section("Broker"), report("compared").ratio_aim, report("broker")
+    rows = list(ratios_of(text, 4))
+    judged = [judge(rows, *each) for each in broker.RATIO_AIMS]
+    assert len(judged) == 2
+    assert [str(each) for each in judged] == aims_of(text)[-2:]
+
+
+def test_the_aims_beside_confluent_kafka_are_those_that_the_figures_are_judged_by(report):
+    text, judge, client = section("Python client"), report("compared").ratio_aim, report("client")
+    rows = list(ratios_of(text, 4))
+    judged = [judge(rows, *each) for each in client.RATIO_AIMS]
+    assert len(judged) == 2
+    assert [str(each) for each in judged] == aims_of(text)[3:5]
+
+
+@pytest.mark.parametrize(("ratio", "is_reached"), [(0.69, False), (0.7, True)])
+def test_a_ratio_is_judged(report, ratio, is_reached):
+    rows = [{"measurement": "a", "figure": "f", "ratio": 2.0}, {"measurement": "b", "figure": "f", "ratio": ratio}]
+    assert report("compared").ratio_aim(rows, "0.7", 0.7, {"a": "f", "b": "f"}).reached is is_reached
 
 
 @pytest.mark.parametrize(("megabytes", "is_reached"), [(299.0, False), (300.0, True)])
