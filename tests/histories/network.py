@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -120,12 +121,12 @@ class Network:
     async def _close(self) -> None:
         for relay in self._relays:
             if relay.listener is not None:
-                relay.listener.close()
-        await asyncio.sleep(0)  # what was accepted last begins
+                _listen_no_more(relay.listener)
+        await asyncio.sleep(0)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            for other in others:
-                other.cancel()
-            await asyncio.wait(others)
+            for each in (*self._lines, *self._returns):
+                each.cancel()
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0)  # sockets are closed a turn later
 
     async def _stand_before(self, name: str, served: int) -> int:
@@ -139,18 +140,17 @@ class Network:
         return port
 
     async def _listen(self, relay: _Relay, port: int) -> None:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            line = asyncio.current_task()
-            assert line is not None
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             asker = self._names.get(writer.get_extra_info("peername")[0], CLIENTS)
+            line = asyncio.ensure_future(self._hold(asker, relay, reader, writer))
             self._lines[line] = asker, relay.name
-            try:
-                await self._join(asker, relay, reader, writer)
-            except (OSError, asyncio.CancelledError):
-                pass
-            finally:
+
+            def hang_up(_: asyncio.Task[None]) -> None:
+                """Also where the line was cancelled before it had begun."""
                 self._lines.pop(line, None)
                 writer.transport.abort()
+
+            line.add_done_callback(hang_up)
 
         relay.listener = await asyncio.start_server(accept, HOST, port)
 
@@ -171,9 +171,15 @@ class Network:
         if not self._refuses or not await _is_refused(relay.served) or relay.listener is None:
             return
         port = relay.port
-        relay.listener.close()
+        _listen_no_more(relay.listener)
         relay.listener = None
         self._await_server(relay, port)
+
+    async def _hold(
+        self, asker: str, relay: _Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with suppress(OSError, asyncio.CancelledError):
+            await self._join(asker, relay, reader, writer)
 
     async def _join(
         self, asker: str, relay: _Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -222,6 +228,14 @@ class Network:
         while (source, target) in self._cut:
             self._healed.clear()
             await self._healed.wait()
+
+
+def _listen_no_more(listener: asyncio.Server) -> None:
+    """What was accepted last begins before it is closed: else asyncio forgets it, open as it is (Python 3.11)."""
+    loop = asyncio.get_running_loop()
+    for each in listener.sockets:
+        loop.remove_reader(each.fileno())
+    loop.call_soon(listener.close)
 
 
 async def _is_refused(port: int) -> bool:

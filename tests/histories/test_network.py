@@ -1,5 +1,6 @@
 """The network that a test may harm: what a relay passes on, and what it does when its server is gone."""
 
+import gc
 import socket
 
 import pytest
@@ -110,3 +111,16 @@ def test_a_host_that_is_gone_refuses_nothing(network_of):
     with connect(relay) as again:
         assert again.recv(1) == b""
     asker.close()
+
+
+def test_nothing_stays_open_of_connections_that_come_as_the_network_is_closed():
+    server = Echo()
+    for _ in range(20):
+        network = Network(1)
+        port = network.relay(CLIENTS, server.port)
+        lines = [connect(port) for _ in range(30)]
+        network.close()
+        for line in lines:
+            line.close()
+    server.die()
+    gc.collect()  # what is open is a ResourceWarning, and fails the test
