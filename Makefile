@@ -83,7 +83,7 @@ compat: setup jars programs
 	@$(BIN)/python -m sparklog.local.jars kafka kafka-1.1 kafka-4 kafka-streams spark-kafka avro hadoop postgresql >/dev/null
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
-soak: setup jars axe
+soak: setup jars axe programs
 	@$(if $(ARGS),:,$(call ON_SOURCE,,$(WITH_HOT)))
 	@$(if $(ARGS),:,HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m "hypothesis and not slow and not peer" --timeout=3600 -n $(HEAVY) </dev/null)
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(or $(ARGS),-n $(HEAVY)) </dev/null
@@ -195,6 +195,7 @@ java: setup
 programs: setup
 	$(call want,chromium,chromium)
 	$(call want,kcat,kcat)
+	$(call want,logrotate,logrotate)
 	$(call want,curl,curl)
 	$(call want,jq,jq)
 	$(call want,fish,fish)

@@ -17,10 +17,12 @@ PACKAGES = {
     "fish": "fish",
     "jq": "jq",
     "kcat": "kcat",
+    "logrotate": "logrotate",
     "krb5kdc": "krb5-kdc krb5-admin-server krb5-user gcc libkrb5-dev libsasl2-modules-gssapi-mit",
     "mkfs.ext4": "e2fsprogs",
     "prometheus": "prometheus",
     "psql": "postgresql",
+    "systemd-analyze": "systemd",
     "zsh": "zsh",
 }
 """The Debian packages that have each program."""

@@ -7,6 +7,7 @@ import re
 import subprocess
 
 import pytest
+from fix_programs import lack_of
 from packages.units import CONF, Unit
 
 from sparklog.local.zookeeper import EmbeddedZooKeeper
@@ -20,9 +21,9 @@ LOGGING = CONF / "logging.toml"
 @pytest.fixture
 def logrotate(tmp_path):
     """``logrotate(PATHS, ...)``: what it says with the file of ``conf/``, with these paths for those of a real host."""
+    if lack := lack_of("logrotate"):
+        pytest.skip(lack)
     program = find_program("logrotate")
-    if program is None:
-        pytest.skip("no logrotate on this machine")
 
     def call(paths, *arguments):
         us = f"su {getpass.getuser()} {grp.getgrgid(os.getgid()).gr_name}"

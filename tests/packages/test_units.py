@@ -1,11 +1,11 @@
 """The systemd units and settings of ``conf/``: systemd takes them, and what they say starts, serves and stops."""
 
 import re
-import shutil
 import subprocess
 from contextlib import ExitStack, closing
 
 import pytest
+from fix_programs import lack_of
 from packages.units import CONF, PROGRAM, RunningUnit, Unit, assignments
 
 from sparklog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -20,8 +20,8 @@ MOST_EXPOSED = 20
 
 
 def analyze(*arguments):
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd-analyze on this machine")
+    if lack := lack_of("systemd-analyze"):
+        pytest.skip(lack)
     done = subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False)
     if re.search("unrecognized option|Unknown command", done.stderr):
         pytest.skip("systemd-analyze is too old for this")
