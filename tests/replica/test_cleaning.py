@@ -1128,3 +1128,16 @@ async def test_a_close_in_mid_cleaning_leaves_nothing_and_no_process(stage):
         await built.on_disk(int)
         assert leftovers(log.directory) == []
         assert records_of(log) == before
+
+
+@pytest.mark.parametrize("turns", range(5))
+@on_loop
+async def test_a_thread_that_is_woken_as_it_is_stopped_stops(stage, turns):
+    """Both come in the same turn of the loop, as at a stop: what was granted is given back, and the threads end."""
+    async with stage() as built:
+        built.cleaner.start()
+        await asyncio.sleep(0.05)  # so that it waits; where it does not yet, nothing is shown
+        built.cleaner.release(TP)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await built.cleaner.close()

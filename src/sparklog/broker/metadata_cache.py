@@ -258,7 +258,8 @@ class MetadataCache:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((condition, future))
         try:
-            await asyncio.wait_for(future, timeout)
+            async with asyncio.timeout(timeout):
+                await future
         except TimeoutError:
             return False
         return True

@@ -150,7 +150,8 @@ class WebProcess:
         with suppress(ProcessLookupError):
             process.terminate()
         try:
-            await asyncio.wait_for(process.communicate(), _GRACE_S)
+            async with asyncio.timeout(_GRACE_S):
+                await process.communicate()
         except TimeoutError:
             with suppress(ProcessLookupError):
                 process.kill()

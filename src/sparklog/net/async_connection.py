@@ -136,7 +136,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         the seconds of each silence that an answer asks for.
         """
         try:
-            async with asyncio.timeout(timeout):  # wait_for may lose a cancellation in Python 3.11
+            async with asyncio.timeout(timeout):
                 connection = await cls._connected(
                     endpoint, security.tls, partial(cls, endpoint, client_id, security, throttled)
                 )

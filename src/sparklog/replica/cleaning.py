@@ -279,7 +279,8 @@ class LogCleaner:
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), self._config.log_cleaner_backoff_ms / 1000)
+            async with asyncio.timeout(self._config.log_cleaner_backoff_ms / 1000):
+                await self._woken.wait()
 
     # What is next
 
