@@ -25,6 +25,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
 from sparklog.protocol.slices import SLICE
+from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.replica.manager import ReplicaManager
@@ -323,6 +324,34 @@ def test_what_fewer_replicas_have_than_are_to_is_not_acknowledged_though_it_is_c
         assert broker.produce((ONE, batch()))[ONE].error is ErrorCode.NOT_ENOUGH_REPLICAS, "and before the append"
 
     with_broker(tmp_path, scenario, settings)
+
+
+def test_what_another_leader_has_cut_off_is_not_acknowledged_though_the_offset_is_committed_again(tmp_path):
+    """Another broker led one of two partitions while the other was waited for: at that offset there is its record."""
+
+    async def scenario(broker):
+        def decide(tp, leader, epoch, *isr):
+            state = PartitionState(leader, epoch, isr, 1, version=epoch)
+            assert broker.replicas.apply(tp, state, DEFAULTS, None, replicas=(ME, OTHER_BROKER)) is ErrorCode.NONE
+
+        for tp in (ONE, TWO):
+            decide(tp, ME, 1, ME, OTHER_BROKER)
+        waiting = broker.produce((ONE, batch(b"mine")), (TWO, batch()), timeout_ms=60_000)
+        await asyncio.sleep(0)
+        decide(ONE, OTHER_BROKER, 2, ME, OTHER_BROKER)
+        await broker.replicas.following.drop_beyond(ONE, 2, 0)
+        others = RecordBatch(batch(b"another's"))
+        others.assign(0, 2)
+        broker.replicas.following.append_from_leader(ONE, 2, others.buffer, 1, 0)
+        decide(ONE, ME, 3, ME)
+        assert broker.visible() == (1, True), "the other's record"
+        assert not waiting.done(), "the second partition is still waited for"
+        decide(TWO, ME, 2, ME)
+        results = await waiting
+        assert results[TWO].error is ErrorCode.NONE
+        assert results[ONE].error is ErrorCode.NOT_LEADER_OR_FOLLOWER, "the record is nowhere"
+
+    with_broker(tmp_path, scenario)
 
 
 MANY = 10 * SLICE

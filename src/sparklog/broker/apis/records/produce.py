@@ -38,6 +38,7 @@ from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
 from sparklog.protocol.slices import LARGE_ANSWER, SLICE, Steps, sliced
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
+from sparklog.replica.partition import Partition
 from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import INTERNAL_TOPICS, Chunk, TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
@@ -87,6 +88,8 @@ _logger = logging.getLogger(__name__)
 
 _UNPREPARED: Prepared = {}
 Results = dict[TopicPartition, ProduceResult]
+Uncommitted = dict[TopicPartition, tuple[Partition, int, int]]
+"""What waits for replicas: the partition to which it was appended, under which leader epoch, and up to which end."""
 Answer = Results | asyncio.Future[Results] | None
 """Of a request that is appended; a future where it is to wait for replicas or the disk."""
 
@@ -322,11 +325,14 @@ def _answer(
     if message.acks == 0:
         _hang_up_on_errors(results)
         return None
-    unflushed, ends = {}, {}
+    unflushed: dict[TopicPartition, int] = {}
+    ends: Uncommitted = {}
     if broker.replicas.flushing:
         unflushed = _still_to_come(broker, listener, results, _unflushed)
     if message.acks == _ACKS_ALL:
-        ends = _still_to_come(broker, listener, results, _uncommitted)
+        found = _still_to_come(broker, listener, results, _uncommitted)
+        if found:
+            ends = _as_led_now(broker, found)
     if unflushed:
         return _await_flush(broker, listener, results, unflushed, ends, message.timeout_ms)
     return _await_replicas(broker, listener, results, ends, message.timeout_ms) if ends else results
@@ -470,6 +476,14 @@ def _uncommitted(broker: BrokerContext, tp: TopicPartition) -> int | None:
     return broker.replicas.partition(tp).uncommitted_end
 
 
+def _as_led_now(broker: BrokerContext, ends: dict[TopicPartition, int]) -> Uncommitted:
+    found: Uncommitted = {}
+    for tp, end in ends.items():
+        held = broker.replicas.partition(tp)
+        found[tp] = (held, held.leader_epoch, end)
+    return found
+
+
 def _unflushed(broker: BrokerContext, tp: TopicPartition) -> int | None:
     """The end offset up to which the disk has yet to have it; None if there is nothing to wait for."""
     end = broker.replicas.partition(tp).unflushed_end
@@ -483,7 +497,7 @@ async def _await_flush(
     listener: str,
     results: Results,
     unflushed: dict[TopicPartition, int],
-    ends: dict[TopicPartition, int],
+    ends: Uncommitted,
     timeout_ms: int,
 ) -> Results:
     """However long the disk takes: they are in the log, and a producer that is told otherwise sends them again."""
@@ -497,27 +511,28 @@ async def _await_flush(
 
 
 async def _await_replicas(
-    broker: BrokerContext, listener: str, results: Results, ends: dict[TopicPartition, int], timeout_ms: int
+    broker: BrokerContext, listener: str, results: Results, ends: Uncommitted, timeout_ms: int
 ) -> Results:
+    """One that another broker led meanwhile may have dropped what was appended, and have another's records there."""
     left = set(ends)
 
     def settled(moved: TopicPartition) -> bool:
-        if _is_settled(broker, moved, ends[moved]):
+        if _is_settled(*ends[moved]):
             left.discard(moved)
         return not left
 
     await broker.replicas.produce_purgatory.wait(ends, settled, timeout_ms)
-    for tp, end in ends.items():
-        if not broker.replicas.leads(tp):
+    for tp, (held, leader_epoch, end) in ends.items():
+        if not held.still_leads(leader_epoch):
             moved = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership moved before the commit")
             results[tp] = _refused(broker, listener, tp, moved)
-        elif broker.replicas.partition(tp).high_watermark.offset < end:
+        elif held.high_watermark.offset < end:
             results[tp] = ProduceResult(ErrorCode.REQUEST_TIMED_OUT, message="not every in-sync replica has it yet")
-        elif not broker.replicas.partition(tp).has_enough_in_sync:
+        elif not held.has_enough_in_sync:
             few = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             results[tp] = ProduceResult(few, message="fewer replicas are in sync than min.insync.replicas asks for")
     return results
 
 
-def _is_settled(broker: BrokerContext, tp: TopicPartition, end: int) -> bool:
-    return not broker.replicas.leads(tp) or broker.replicas.partition(tp).high_watermark.offset >= end
+def _is_settled(held: Partition, leader_epoch: int, end: int) -> bool:
+    return not held.still_leads(leader_epoch) or held.high_watermark.offset >= end
