@@ -89,6 +89,24 @@ def test_the_end_is_not_told_before_it_is_known_under_a_new_leader(partition):
     assert told(finish(asking(partition, _LATEST))) == (ErrorCode.NONE, -1, 1000), "what was there when it began"
 
 
+def test_a_time_that_lies_beyond_what_is_known_under_a_new_leader_is_not_told_of_as_none(partition):
+    """What a search finds there may have been committed, and seen, under the leader before: a consumer that is told
+    that there is no such record goes to the end, and passes it over.
+    """
+    replicas = (1, FOLLOWER)
+    partition = Partition(TP, 1, partition.log, high_watermark=600)
+    partition.apply(PartitionState(1, 1, replicas, 1, version=1), replicas)
+    unavailable = ErrorCode.OFFSET_NOT_AVAILABLE, -1, -1
+    assert told(finish(asking(partition, 4000))) == unavailable
+    assert told(finish(asking(partition, _LATEST_TIME))) == unavailable
+    assert told(finish(asking(partition, 1000))) == (ErrorCode.NONE, 1000, 1), "it is known to be committed"
+    assert told(finish(asking(partition, 6000))) == (ErrorCode.NONE, -1, -1), "nor is there any beyond"
+    partition.fetched(FOLLOWER, 1000, 7)
+    assert told(finish(asking(partition, 4000))) == (ErrorCode.NONE, 5000, 700)
+    partition.append_as_leader(batch_of(8000), 1)
+    assert told(finish(asking(partition, 7000))) == (ErrorCode.NONE, -1, -1), "it was not there when it began"
+
+
 @pytest.fixture
 def heavy(tmp_path):
     """A partition of a batch that is small and that decompresses to a MB; its second record is the latest."""

@@ -103,8 +103,8 @@ def _answer(
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{asked.timestamp} has no meaning in this version")
         partition = broker.held(tp)
         partition.check_leader(asked.current_leader_epoch)
-        if asked.timestamp == _LATEST and request.message.replica_id == _CONSUMER and not partition.knows_end:
-            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the end of {tp} is not known yet under its new leader")
+        if asked.timestamp == _LATEST:
+            _check_end_is_known(partition, request.message)
         if request.version < _FIRST_VERSION_OF_ONE:
             several = _offsets_before(partition, asked, request.message, broker.clock.now_ms())
         else:
@@ -123,6 +123,14 @@ def _answer(
     return _Topic.ListOffsetsPartitionResponse(
         partition_index=tp.partition, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
+
+
+def _check_end_is_known(partition: Partition, message: ListOffsetsRequest) -> None:
+    """Raises ApiError to a client, who may have seen more at the leader before than this one knows to be committed."""
+    if message.replica_id == _CONSUMER and not partition.knows_end:
+        raise ApiError(
+            ErrorCode.OFFSET_NOT_AVAILABLE, f"the end of {partition.tp} is not known yet under its new leader"
+        )
 
 
 def _end(partition: Partition, message: ListOffsetsRequest) -> int:
@@ -165,6 +173,9 @@ def _find(partition: Partition, timestamp: int, message: ListOffsetsRequest) -> 
         return -1, -1, -1
     is_latest = timestamp == _MAX_TIMESTAMP
     found = yield from partition.latest_timestamp() if is_latest else partition.offset_for_timestamp(timestamp)
-    if found is None or found.offset >= _end(partition, message):
+    if found is None:
+        return -1, -1, -1
+    if found.offset >= _end(partition, message):
+        _check_end_is_known(partition, message)
         return -1, -1, -1
     return found.timestamp, found.offset, partition.epoch_at(found.offset)
