@@ -127,6 +127,18 @@ def test_an_offset_that_does_not_name_this_topic_is_none_of_its_offload(coordina
     assert f"counts for nothing: its metadata does not name topic id {ID}" in caplog.text
 
 
+def test_what_is_answered_of_a_topic_that_was_made_again_meanwhile_is_none_of_its_offload():
+    scene = Scene(ELSEWHERE, {TP: (7, NOTE), SECOND: (9, NOTE)})
+    answer = scene.request
+
+    async def meanwhile(*asked, **timeout):
+        scene.replicas.served[1] = SimpleNamespace(tp=SECOND, config=WAITS, is_leader=True, topic_id=UUID(int=3))
+        return await answer(*asked, **timeout)
+
+    scene.request = meanwhile
+    assert scene.run() == {TP: 7}
+
+
 @pytest.mark.parametrize(
     ("coordinator", "answer"),
     [(HERE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), (ELSEWHERE, ConnectionFailed("it is away")), (0, {})],

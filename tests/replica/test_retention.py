@@ -45,12 +45,15 @@ class Scene:
         self.logs.load({})
         self.loop = asyncio.new_event_loop()
         self.broker = ReplicaManager(1, self.logs, self.loop, clock=self.clock)
-        assert self.broker.apply(TP, PartitionState(1, 0, (1,), 1, 0), self.config, ID) is ErrorCode.NONE
-        for _ in range(records):
-            self.append()
+        self.make(ID, records)
         if not leads:
             self.broker.apply(TP, PartitionState(2, 1, (1, 2), 1, 1), self.config, ID, replicas=(1, 2))
         self.clock.advance(10)
+
+    def make(self, topic_id, records=10):
+        assert self.broker.apply(TP, PartitionState(1, 0, (1,), 1, 0), self.config, topic_id) is ErrorCode.NONE
+        for _ in range(records):
+            self.append()
 
     @property
     def partition(self):
@@ -164,6 +167,21 @@ def test_a_compacted_topic_is_not_asked_about(scene):
     here = scene({"cleanup.policy": "compact", "sparklog.retention.policies": "gone,age"} | WAITS)
     assert here.round(10) == 0
     assert (here.broker.retention.refusals, here.broker.retention.holdings) == ({}, {})
+
+
+@pytest.mark.parametrize("policy", ["offload", "mine"])
+def test_what_was_found_out_of_a_topic_counts_for_no_other_of_its_name(scene, policy):
+    """It was deleted and made again while the round was under way: nothing of the new one is offloaded."""
+    here = scene({"retention.ms": "-1", "sparklog.retention.policies": policy})
+    here.install(mine=lambda *_: 10)
+    retention = here.broker.retention
+    retention.begin({TP: 10}, here.broker.served)
+    here.loop.run_until_complete(retention.consult(here.partition))
+    assert here.broker.stop(TP, delete=True) is ErrorCode.NONE
+    here.make(UUID(int=2))
+    finish(here.broker.apply_retention())
+    assert here.partition.log_start_offset == 0
+    assert here.round(10) == 10, "the next round is about this one"
 
 
 # Waiting for the offload
@@ -280,6 +298,7 @@ def test_no_more_goes_than_policies_give_up_and_no_more_stays_than_the_limit(
     config = TopicConfig(offload_required=True, offload_max_bytes=limit, retention_policies=("mine",))
     partition = SimpleNamespace(
         tp=TP,
+        topic_id=ID,
         config=config,
         is_leader=True,
         log_start_offset=0,

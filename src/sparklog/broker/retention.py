@@ -72,7 +72,9 @@ class RetentionRounds:
         found: dict[TopicPartition, int] = {}
         for answer in await asyncio.gather(*(self._ask(group, some) for group, some in by_group.items())):
             found |= answer
-        return found
+        asked = {each.tp: each.topic_id for some in by_group.values() for each in some}
+        here = {each.tp: each.topic_id for each in self._replicas.served}  # a topic may have been made again meanwhile
+        return {tp: at for tp, at in found.items() if tp in here and here[tp] == asked[tp]}
 
     async def _ask(self, group: str, partitions: list[Partition]) -> dict[TopicPartition, int]:
         try:

@@ -2,7 +2,8 @@
 
 In rounds: ``begin`` with what has been offloaded, ``consult`` the policies of others, and then ``given_up`` of each
 partition while its segments are deleted. Between ``begin`` and ``consult`` a policy of others counts as failed, so that
-nothing is deleted on half an answer. Invariants: ``docs/adr/0035-retention.md``.
+nothing is deleted on half an answer. What is found out in a round is of the topic that was there when it began.
+Invariants: ``docs/adr/0035-retention.md``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.log.retention import BUILT_IN, SegmentView, given_up, leading, policies_of
@@ -50,6 +52,7 @@ class Retention:
         self._clock = clock
         self._policies = policies or InstalledPolicies()
         self._offloaded: Mapping[TopicPartition, int] = {}
+        self._topic_ids: dict[TopicPartition, UUID | None] = {}  # when the round began
         self._answers: dict[TopicPartition, int] = {}
         self._told = RateLimit(clock.monotonic, _TOLD_EVERY_S)
         self._nearly_full: set[TopicPartition] = set()
@@ -65,6 +68,7 @@ class Retention:
         """``offloaded``: up to where partitions have been offloaded; of the others it is not known."""
         here = {each.tp: each for each in served}
         self._offloaded = offloaded
+        self._topic_ids = {tp: each.topic_id for tp, each in here.items()}
         self._answers, self.refusals = {}, {}
         self._policies.retain(here)
         waiting = {tp for tp, each in here.items() if each.is_leader and waits(each)}
@@ -104,7 +108,9 @@ class Retention:
 
     def _wanted(self, partition: Partition, segments: Sequence[SegmentView], now_ms: int) -> int:
         others = _others(partition)
-        until = self._answers.get(partition.tp, UNKNOWN) if others else 0
+        until = 0
+        if others:
+            until = self._answers.get(partition.tp, UNKNOWN) if self._is_same(partition) else UNKNOWN
         if until == UNKNOWN:
             return 0
         built_in = given_up(policies_of(partition.config), self._seen(partition, segments), now_ms)
@@ -119,8 +125,14 @@ class Retention:
 
     def _until(self, partition: Partition) -> int:
         """All below is offloaded."""
-        known = self._offloaded.get(partition.tp, UNKNOWN) if partition.is_leader else UNKNOWN
+        is_known = partition.is_leader and self._is_same(partition)
+        known = self._offloaded.get(partition.tp, UNKNOWN) if is_known else UNKNOWN
         return min(known, partition.high_watermark.offset)
+
+    def _is_same(self, partition: Partition) -> bool:
+        """Whether it is of the topic that was there when the round began, and of no other of its name."""
+        tp = partition.tp
+        return tp in self._topic_ids and self._topic_ids[tp] == partition.topic_id
 
     # Waiting for the offload
 
