@@ -765,6 +765,31 @@ def test_a_transaction_does_not_begin_behind_a_batch_of_one_that_was_aborted(log
     log.append_as_leader(transactional(7, 1, epoch=1), 0, verification=_allow)
 
 
+def test_nor_in_the_copy_that_takes_over_in_another_directory(tmp_path: Path) -> None:
+    log, copy = open_log(tmp_path / "t-0"), open_log(tmp_path / "copy")
+    log.append_as_leader(transactional(7, 0), 0, verification=_allow)
+    log.append_as_leader(marker_of(7, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(transactional(7, 0), 0, verification=_allow)
+    for data in log.read_all(1 << 20):
+        copy.append_as_follower(memoryview(bytearray(data)))
+    copy.take_over(log)
+    with pytest.raises(ApiError, match="begins a transaction with sequence 1, and sent 0 for it"):
+        copy.append_as_leader(transactional(7, 1), 0, verification=_allow)
+
+
+def test_what_came_again_is_known_to_a_copy_of_what_is_known(tmp_path: Path) -> None:
+    known = ProducerStateManager(tmp_path)
+    for number, records in enumerate((transactional(7, 0), marker_of(7, ControlType.ABORT))):
+        each = RecordBatch(records)
+        each.assign(number, 0)
+        known.update(each, 5)
+    assert known.check(RecordBatch(transactional(7, 0)), 5) is not None, "it came again"
+    for other in (known.copy(), known):
+        with pytest.raises(ApiError, match="begins a transaction with sequence 1, and sent 0 for it"):
+            other.check(RecordBatch(transactional(7, 1)), 5)
+        known.take_over(other)
+
+
 def test_a_batch_that_comes_again_within_its_transaction_or_after_a_commit_keeps_nothing_back(log: Log) -> None:
     for sequence in (0, 1, 0, 1, 2):
         log.append_as_leader(transactional(7, sequence), 0, verification=_allow)

@@ -366,6 +366,7 @@ class ProducerStateManager:
         """Know what ``before`` knows, which is the state of the same log in another directory and is used no more."""
         self.expiration_ms, self._epoch_ms = before.expiration_ms, before._epoch_ms
         self._producers, self._awaited = before._producers, before._awaited
+        self._aborted, self._repeated = before._aborted, before._repeated
         self._ongoing, self._unreplicated = before._ongoing, before._unreplicated
         self._unreplicated_firsts = before._unreplicated_firsts
         self._high_watermark = before._high_watermark
@@ -376,6 +377,7 @@ class ProducerStateManager:
         other = ProducerStateManager(self._directory, self.expiration_ms)
         other._epoch_ms = self._epoch_ms
         other._producers, other._ongoing = dict(self._producers), OrderedDict(self._ongoing)
+        other._awaited, other._aborted, other._repeated = dict(self._awaited), set(self._aborted), dict(self._repeated)
         other._unreplicated, other._unreplicated_firsts = OrderedDict(self._unreplicated), [*self._unreplicated_firsts]
         other._high_watermark, other.end_offset = self._high_watermark, self.end_offset
         other._find_unstable()
