@@ -289,10 +289,15 @@ def encode_response(
 
 
 def encoding_response(
-    partitions: list[FetchedPartition], version: int, *, error: ErrorCode = ErrorCode.NONE, session_id: int = 0
+    partitions: list[FetchedPartition],
+    version: int,
+    *,
+    error: ErrorCode = ErrorCode.NONE,
+    session_id: int = 0,
+    throttle_ms: int = 0,
 ) -> Steps[list[Chunk]]:
     """``encode_response`` in steps."""
-    writer = _response_head(version, error, session_id, 0)
+    writer = _response_head(version, error, session_id, throttle_ms)
     topics: dict[str | UUID, list[FetchedPartition]] = {}
     for start in range(0, len(partitions), SLICE):
         _group_into(topics, partitions[start : start + SLICE], version)

@@ -23,8 +23,8 @@ from sparklog.log.origin import AppendOrigin
 from sparklog.net.throttle import throttle_seconds
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest, ForgottenPartition
-from sparklog.protocol.slices import SLICE
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition
+from sparklog.protocol.slices import LARGE_ANSWER, SLICE
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ControlType
@@ -35,7 +35,7 @@ from sparklog.security.caller import Caller
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.clock import ManualClock
-from sparklog.testing.steps import counted
+from sparklog.testing.steps import counted, finish
 from sparklog.zk.znodes import PartitionState
 
 pytestmark = pytest.mark.source
@@ -779,6 +779,15 @@ def test_a_large_fetch_is_throttled_too(tmp_path):
         assert (await broker.answer(*map(asked, range(MANY)))).partitions == []
 
     with_broker(tmp_path, scenario)
+
+
+def test_an_answer_of_many_partitions_tells_how_long_to_wait_too():
+    """Over a quota of the loop's time, for that of bytes leaves none in the answer."""
+    many = [FetchedPartition("t", ZERO_UUID, number, ErrorCode.NONE, 0) for number in range(LARGE_ANSWER + 1)]
+    steps = fetch.encode(FetchAnswer(many), 12, 1500)
+    assert not isinstance(steps, list)
+    body = b"".join(finish(steps))
+    assert throttle_seconds(ApiKey.FETCH, 12, memoryview(body)) == 1.5
 
 
 def test_a_fetch_that_waits_is_throttled_when_there_is_something(tmp_path):

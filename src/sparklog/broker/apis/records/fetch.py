@@ -66,7 +66,9 @@ decoding = wire.decoding_request
 
 def encode(answer: FetchAnswer, version: int, throttle_ms: int = 0) -> list[Chunk] | Steps[list[Chunk]]:
     if len(answer.partitions) > LARGE_ANSWER:
-        return wire.encoding_response(answer.partitions, version, error=answer.error, session_id=answer.session_id)
+        return wire.encoding_response(
+            answer.partitions, version, error=answer.error, session_id=answer.session_id, throttle_ms=throttle_ms
+        )
     return wire.encode_response(
         answer.partitions, version, error=answer.error, session_id=answer.session_id, throttle_ms=throttle_ms
     )
