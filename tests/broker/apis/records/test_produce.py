@@ -471,6 +471,22 @@ def test_no_name_of_a_client_writes_where_coordinators_keep_what_they_know(tmp_p
     with_broker(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_nor_before_the_broker_that_leads_there_is_told_of_the_topic(tmp_path, topic):
+    tp, elsewhere = TopicPartition(topic, 0), TopicPartition(topic, 1)
+
+    async def scenario(broker):
+        broker.config = SimpleNamespace(internal_topics_protect=False)
+        broker.metadata.knows = lambda tp: False
+        broker.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), DEFAULTS, None)
+        answer = broker.produce((tp, batch()), (elsewhere, batch()))
+        assert answer[tp].error is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert answer[elsewhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert broker.visible(tp) == (0, False)
+
+    with_broker(tmp_path, scenario)
+
+
 def test_a_topic_of_many_partitions_is_asked_for_once(tmp_path):
     async def scenario(broker):
         broker.authorizer = ListedRights("WRITE topic t")

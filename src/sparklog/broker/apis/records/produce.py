@@ -342,6 +342,11 @@ def _may_write_internal(broker: BrokerContext, request: ApiRequest[ProduceReques
     return request.client_id == _ADMIN_CLIENT_ID and not broker.config.internal_topics_protect
 
 
+def _is_known(broker: BrokerContext, tp: TopicPartition) -> bool:
+    """A broker leads before it is told of all that there is: at its start, and where a topic is made."""
+    return broker.metadata.knows(tp) or broker.replicas.leads(tp)
+
+
 def _append(
     broker: BrokerContext,
     tp: TopicPartition,
@@ -355,7 +360,7 @@ def _append(
         return ProduceResult(ErrorCode.INVALID_REQUEST, message="a partition without records")
     if request.version < FIRST_VERSION_WITH_ZSTD and (fault := _fault(broker, tp, records, request.version)):
         return _refused(broker, request.caller.listener, tp, fault)
-    if tp.topic in INTERNAL_TOPICS and not _may_write_internal(broker, request) and broker.metadata.knows(tp):
+    if tp.topic in INTERNAL_TOPICS and not _may_write_internal(broker, request) and _is_known(broker, tp):
         refused = RefusedUnseen(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is written by brokers alone")
         return _refused(broker, request.caller.listener, tp, refused)
     if isinstance(prepared, ApiError):
