@@ -1,7 +1,10 @@
 """A leader adopts segments: seen when their transaction commits, on every replica, and once however often asked for."""
 
+import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from log.samples import in_a_row
@@ -11,14 +14,20 @@ from sparklog.client.admin.adoption import OfferedSegments
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.client.consumer.consumer import Consumer
-from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.adoption import ADOPTION, offer_path
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ApiError, DiskFull, ErrorCode
+from sparklog.log.adoption import ADOPTION, Offer, offer_path
+from sparklog.log.directories.directory import LogDir
+from sparklog.log.directories.manager import LogManager
 from sparklog.quota.entity import Entity
 from sparklog.record.builder import RecordBatchBuilder
-from sparklog.replica.adopting import LEFT_ALONE_S, remove_forgotten
+from sparklog.replica.adopting import LEFT_ALONE_S, Adopted, Mode, SegmentAdopter, Wish, remove_forgotten
+from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
+from sparklog.zk.znodes import PartitionState
 
 integration = pytest.mark.integration
 RECORDS = 4
@@ -267,6 +276,42 @@ def test_followers_have_it_too(tmp_path):
         cluster.kill_broker(loading.leader)
         loading.leader = other
         eventually(lambda: len(loading.values("read_uncommitted")) == 6 * RECORDS, timeout=60)
+
+
+def test_a_full_disk_that_has_nothing_of_the_partition_refuses_no_restore(tmp_path, monkeypatch):
+    tp, homes = TopicPartition("t", 0), [tmp_path / "first", tmp_path / "second"]
+    write = LogDir.checkpoint
+
+    async def ask(_):
+        return None  # there is no transaction
+
+    async def restore(logs):
+        loop = asyncio.get_running_loop()
+        replicas = ReplicaManager(1, logs, loop)
+        assert replicas.apply(tp, PartitionState(1, 0, (1,), 1), TopicConfig(), UUID(int=1)) is ErrorCode.NONE
+        directory = replicas.partition(tp).log.directory
+
+        def checkpoint(log_dir, choose):
+            if log_dir.path != directory.parent:
+                raise DiskFull(f"{log_dir.path} is full")
+            write(log_dir, choose)
+
+        monkeypatch.setattr(LogDir, "checkpoint", checkpoint)
+        placed = in_a_row(three(PreparedTransaction("elsewhere", 900_000, 0)))
+        offer_path(directory, 0, "restored").write_bytes(b"".join(placed))
+        adopter = SegmentAdopter(replicas, logs, loop, ManualClock())
+        try:
+            wish = Wish(tp, Mode.RESTORE, Offer("restored", (0,), 3 * RECORDS), -1, log_start_offset=2)
+            return await adopter.adopt(wish, ask)
+        finally:
+            await adopter.close()
+
+    with ThreadPoolExecutor(1) as disk:
+        logs = LogManager(homes, TopicConfig(), ManualClock(), disk)
+        found = asyncio.run(restore(logs))
+        monkeypatch.undo()
+        logs.close()
+    assert found == Adopted(0, 3 * RECORDS - 1, 2, 0, found.nbytes)
 
 
 def test_what_nobody_asks_for_is_removed(tmp_path):

@@ -108,7 +108,7 @@ class SegmentAdopter:
 
     async def adopt(self, wish: Wish, ask: Ask) -> Adopted:
         """The offsets that the segments have now. Raises ApiError; then nothing of them is in the log, nor beside it,
-        unless it was REQUEST_TIMED_OUT.
+        unless it was REQUEST_TIMED_OUT, or a full disk did not take where a restored log begins.
         """
         key = wish.tp, wish.offer.tag
         known = self._asked.get(key)
@@ -201,17 +201,18 @@ class SegmentAdopter:
         self._logs.written(log.directory)
         self._replicas.adopted(partition)
         if wish.log_start_offset != NO_START:
-            await self._begin_at(wish.tp, min(max(wish.log_start_offset, adoption.base_offset), log.log_end_offset))
+            await self._begin_at(log, min(max(wish.log_start_offset, adoption.base_offset), log.log_end_offset))
 
-    async def _begin_at(self, tp: TopicPartition, offset: int) -> None:
-        """The log begins at ``offset``, after a crash too. Raises LogDirFailed."""
-        self._logs.advance_start(tp, offset)
-        for _, write, refused in self._replicas.start_checkpoints():
+    async def _begin_at(self, log: Log, offset: int) -> None:
+        """The log begins at ``offset``, after a crash too. Raises LogDirFailed if its own log directory refuses."""
+        self._logs.advance_start(log.tp, offset)
+        for log_dir, write, refused in self._replicas.start_checkpoints():
             try:
                 await asyncio.wrap_future(self._logs.run_on_disk(write))
             except LogDirFailed as error:
                 refused(error)
-                raise
+                if log_dir == log.directory.parent:
+                    raise
 
     # What nobody asks for
 
