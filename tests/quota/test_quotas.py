@@ -1,6 +1,7 @@
 import pytest
 
 from sparklog.quota.entity import Entity
+from sparklog.quota.keys import CLIENT_KEYS
 from sparklog.quota.quotas import Quotas, QuotaWindows
 from sparklog.quota.rate import Windows
 
@@ -27,6 +28,12 @@ def test_what_an_entity_has_no_more_is_gone(quotas):
     assert quotas.mutations.is_set
     quotas.set(Entity("u"), {})
     assert not quotas.is_set
+
+
+@pytest.mark.parametrize("name", CLIENT_KEYS)
+def test_each_that_may_be_set_is_held(quotas, name):
+    quotas.set(Entity("u"), {name: 1})
+    assert quotas.is_set
 
 
 def test_changes_have_windows_of_their_own(quotas):

@@ -215,6 +215,11 @@ def test_every_api_has_a_row_and_a_request():
     assert without == {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}, "they come before there is a caller"
 
 
+@pytest.mark.parametrize("operation", Operation, ids=lambda operation: operation.name)
+def test_every_operation_is_asked_for_by_some_request(operation):
+    assert [case.name for case in CASES for asked in case.asks if asked.strip("()").startswith(f"{operation.name} ")]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_page_says_what_is_asked(case):
     row = rows()[name_of(case.api)]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparklog.config.broker import parse_broker_config
 from sparklog.group.consumer.assignment import TopicIdPartition
 from sparklog.group.consumer.assignors import ASSIGNORS
 from sparklog.group.consumer.assignors.spec import MemberSpec, Spec
@@ -154,6 +155,11 @@ def test_uniform_fills_those_that_can_have_little_first():
     shares = uniform(spec)
     assert {each.topic_id for each in shares["b"]} == {two}
     assert (len(shares["a"]), len(shares["b"])) == (4, 4)
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_the_setting_takes_the_name_of_each(name):
+    assert parse_broker_config({"group.consumer.assignors": name}).group_consumer_assignors == (name,)
 
 
 def test_uniform_deals_with_many_members_and_partitions():
