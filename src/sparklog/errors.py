@@ -44,7 +44,9 @@ The tree::
         └── PartlyWritten           a batch of ours was sent in parts; ``.written`` says which records are in the log
 
 ``ErrorCode`` is Kafka's own table (``org.apache.kafka.common.protocol.Errors``): number, name, and
-whether a client may retry. A number that is not in the table becomes ``UNKNOWN_SERVER_ERROR``.
+whether a client may retry. A number that is not in the table becomes ``UNKNOWN_SERVER_ERROR``. What a code in an answer
+means is said where it is met: ``fetch/position.py`` for readers, ``client/producer/refusal.py`` for producers,
+``cluster/leader_errors.py`` for both, ``broker/replication/fetcher.py`` for followers, ``spark/failures.py`` for users.
 """
 
 from __future__ import annotations

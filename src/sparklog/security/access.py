@@ -1,6 +1,7 @@
 """What can be done, with what, and the question whether somebody may (``AclOperation.java``, ``ResourceType.java``).
 
-The numbers are those of the wire and of the znodes.
+The numbers are those of the wire and of the znodes. ``acl/snapshot.py`` says which operation is allowed with another;
+what each request needs stands in ``docs/security.md``, what each command needs in ``cli/rights.py``.
 """
 
 from __future__ import annotations

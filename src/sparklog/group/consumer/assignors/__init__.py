@@ -1,4 +1,7 @@
-"""The server's assignors: pure functions from a Spec to each member's share, by the names that members ask for."""
+"""The server's assignors: pure functions from a Spec to each member's share, by the names that members ask for.
+
+``config/broker.py`` has these names again, as what ``group.consumer.assignors`` may be.
+"""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TASK, ATTEMPT, SUMMARY = "sparklogTask", "sparklogAttempt", "sparklogSummary"
 TIMESTAMP_MS = "timestampMs"
 TABLE_COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp", TIMESTAMP_MS, "timestampType")
+"""Those of a database's table; those of all other tables are in ``lake/columns.py``."""
 _READ = source_columns(READ_COLUMNS)
 _STAGED = StructType(
     [*_READ.fields, StructField(TASK, LongType()), StructField(ATTEMPT, LongType()), StructField(SUMMARY, StringType())]
