@@ -2,17 +2,26 @@
 what brokers answer is scripted here; the backups of real ones are in ``test_making``.
 """
 
+from contextlib import nullcontext
 from itertools import chain, repeat
+from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
+from sparklog.backup import making
 from sparklog.backup.cut import take_cut
-from sparklog.backup.manifest import Unseen
+from sparklog.backup.manifest import GroupOffset, Unseen
+from sparklog.client.admin.configs import ConfigEntry
 from sparklog.client.admin.groups import GroupListing
 from sparklog.client.admin.transactions import TransactionListing
+from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.offsets import EARLIEST, OffsetAndTimestamp
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
+from sparklog.cluster.info import PartitionInfo, TopicInfo
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.record.batch import RecordBatch
+from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import BrokerId, TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -59,6 +68,16 @@ class Brokers:
 
     def group_offsets(self, group):
         return {TP: OffsetAndMetadata(self._committed[group], metadata="m"), TP._replace(topic="other"): 3}
+
+    def describe_topics(self, names):
+        return {each: TopicInfo(each, UUID(int=1), False, (PartitionInfo(0, 0, 0, (0,), (0,)),)) for each in names}
+
+    def topic_configs(self, _):
+        settings = {"segment.bytes": "1000", "cleanup.policy": "delete"}
+        return [ConfigEntry(name, value, 5, read_only=False, sensitive=False) for name, value in settings.items()]
+
+    def describe_cluster(self):
+        return SimpleNamespace(cluster_id="c")
 
 
 def cut(brokers, patience_s=0.0, clock=None):
@@ -114,3 +133,24 @@ def test_groups_offsets_lie_within_the_partition(committed, kept):
     assert {group: {tp: tuple(at) for tp, at in each.items()} for group, each in groups.items()} == {
         "g": {TP: (kept, "m")}
     }
+
+
+def test_groups_offsets_lie_within_what_is_left_where_records_are_deleted_before_they_are_copied(place, monkeypatch):
+    brokers = Brokers([7], committed={"behind": 2, "within": 6})
+
+    def read(_cluster, _tp, position, end, _topic_id):
+        if position < 5:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, "retention was here")
+        builder = RecordBatchBuilder(base_offset=position)
+        for _ in range(position, end):
+            builder.append(1, None, b"v")
+        yield RecordBatch(bytearray(builder.build()))
+
+    monkeypatch.setattr(making, "Admin", lambda _: nullcontext(brokers))
+    monkeypatch.setattr(making, "ClusterMetadata", lambda _: nullcontext())
+    monkeypatch.setattr(making, "earliest_offsets", lambda _, tps: dict.fromkeys(tps, 5))
+    monkeypatch.setattr(making, "read_everything", read)
+    config = ClientConfig.from_properties({"bootstrap.servers": "127.0.0.1:1"})
+    backup = making.make_backup(config, place, making.BackupOptions(("clicks",)), clock=ManualClock()).backup
+    assert backup.topics["clicks"].partitions[0][:2] == (5, 7)
+    assert backup.groups == {"behind": {TP: GroupOffset(5, "m")}, "within": {TP: GroupOffset(6, "m")}}

@@ -7,14 +7,14 @@ whole and still true. Nothing is ever removed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from sparklog.backup.cut import Cut, take_cut
-from sparklog.backup.manifest import Backup, Backups, PartitionBackup, TopicBackup
+from sparklog.backup.cut import Cut, Groups, bounded, take_cut
+from sparklog.backup.manifest import Backup, Backups, GroupOffset, PartitionBackup, TopicBackup
 from sparklog.client.admin.admin import Admin
 from sparklog.client.admin.configs import ConfigEntry
 from sparklog.client.cluster.config import ClientConfig
@@ -133,7 +133,8 @@ class _Run:
         runs = self._place.list(SEGMENTS).directories
         saved = {name: self._topic(info, cut, runs) for name, info in topics.items()}
         made_ms, cluster_id = self._clock.now_ms(), self._admin.describe_cluster().cluster_id or ""
-        backup = Backup(self._name, made_ms, cluster_id, cut.is_consistent, saved, cut.groups, cut.unseen)
+        groups = _within(cut.groups, saved)
+        backup = Backup(self._name, made_ms, cluster_id, cut.is_consistent, saved, groups, cut.unseen)
         self._backups.put(number, backup)
         return Made(number, backup, self._copied)
 
@@ -230,6 +231,16 @@ class _Run:
             yield batch
             self._copied += batch.size_in_bytes
             self._listener(wanted.tp, batch.size_in_bytes)
+
+
+def _within(groups: Groups, saved: Mapping[str, TopicBackup]) -> Groups:
+    """The offsets, none below what was copied: records may have been deleted since the cut."""
+
+    def moved(tp: TopicPartition, at: GroupOffset) -> GroupOffset:
+        copied = saved[tp.topic].partitions[tp.partition]
+        return at._replace(offset=bounded(at.offset, copied.start, copied.end))
+
+    return {group: {tp: moved(tp, at) for tp, at in offsets.items()} for group, offsets in groups.items()}
 
 
 def _next(wanted: _Wanted, files: Sequence[SegmentFile]) -> int:
