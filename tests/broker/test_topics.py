@@ -41,6 +41,14 @@ def test_leaders_begin_anywhere(maker):
     assert firsts == {1, 2, 3}
 
 
+def test_replicas_of_a_partition_lie_in_different_racks():
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    brokers = {id_: BrokerInfo(id_, Endpoint("localhost", 9092), rack) for id_, rack in racks.items()}
+    maker = TopicMaker(settings({}), SimpleNamespace(brokers=brokers, topics=list), None, None)
+    partitions = maker.plan("t", 8, 2, {})[0].partitions  # as many as two rounds over the brokers, wherever they begin
+    assert [{racks[each] for each in replicas} for replicas in partitions.values()] == [{"a", "b"}] * 8
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

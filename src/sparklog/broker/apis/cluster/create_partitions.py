@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from sparklog.broker.client_quotas import Changes
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -70,7 +71,8 @@ async def _grow(
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
     if any(in_progress(context, tp) for tp in context.partitions_of(topic.name)):
         raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"replicas of topic {topic.name!r} are being moved")
-    grown = _plan(sorted(broker.metadata.brokers), topic, present)
+    racks = {each.id: each.rack for each in broker.metadata.brokers.values()}
+    grown = _plan(racks, topic, present)
     if validate_only:
         return
     changes.take(len(grown.partitions) - len(present.partitions))
@@ -88,17 +90,19 @@ async def _grow(
 
 
 def _plan(
-    brokers: list[int], topic: CreatePartitionsRequest.CreatePartitionsTopic, present: TopicAssignment
+    racks: Mapping[int, str | None],
+    topic: CreatePartitionsRequest.CreatePartitionsTopic,
+    present: TopicAssignment,
 ) -> TopicAssignment:
-    """The old partitions and the new. Raises ApiError if they cannot be."""
-    count = len(present.partitions)
+    """The old partitions and the new, on the brokers that have ``racks``. Raises ApiError if they cannot be."""
+    brokers, count = sorted(racks), len(present.partitions)
     if topic.count <= count:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"topic {topic.name!r} may only grow, from {count} on")
     check_partition_count(topic.count)
     replicas = present.partitions[0]
     if topic.assignments is None:
         start = next((place for place, broker in enumerate(brokers) if broker >= replicas[0]), 0) + count
-        added = [*assign_replicas(brokers, topic.count - count, len(replicas), start=start).values()]
+        added = [*assign_replicas(brokers, topic.count - count, len(replicas), start=start, racks=racks).values()]
     else:
         added = [tuple(each.broker_ids) for each in topic.assignments]
         _check(added, topic.count - count, len(replicas), brokers)

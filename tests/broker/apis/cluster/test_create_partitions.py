@@ -1,0 +1,74 @@
+"""CreatePartitions: on which brokers, and in which racks, the added partitions lie."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.apis.cluster import create_partitions
+from sparklog.broker.client_quotas import ClientQuotas
+from sparklog.broker.context import ApiRequest
+from sparklog.config.broker import BrokerConfig
+from sparklog.controller.context import ControllerContext
+from sparklog.errors import ErrorCode
+from sparklog.net.turns import Turns
+from sparklog.protocol.messages import CreatePartitionsRequest
+from sparklog.security.access import AllowEverything
+from sparklog.security.caller import Caller
+from sparklog.structs import Endpoint
+from sparklog.testing.clock import ManualClock
+from sparklog.zk.znodes import BrokerInfo, TopicAssignment
+
+PRESENT = {0: (0, 2), 1: (1, 3)}
+
+
+def grown(racks, count):
+    """What is written when topic t, of the partitions that are PRESENT, grows to ``count`` on brokers in ``racks``."""
+    written = []
+
+    async def run_zk(add_partitions, assignment, version):
+        written.append(assignment)
+
+    async def at_once(condition, timeout):
+        return True
+
+    async def handled():
+        context = ControllerContext(epoch=1, epoch_version=1)
+        context.assign(TopicAssignment("t", PRESENT))
+        brokers = {id_: BrokerInfo(id_, Endpoint("localhost", 9091 + id_), rack) for id_, rack in racks.items()}
+        broker = SimpleNamespace(
+            authorizer=AllowEverything(),
+            config=BrokerConfig(),
+            controller=SimpleNamespace(is_active=True, context=context, look_at=lambda topic: None),
+            metadata=SimpleNamespace(brokers=brokers, wait_for=at_once),
+            quotas=ClientQuotas(BrokerConfig(), ManualClock()),
+            run_zk=run_zk,
+            turns=Turns(asyncio.get_running_loop()),
+            zk=SimpleNamespace(topics=SimpleNamespace(add_partitions=None)),
+        )
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=count, assignments=None)
+        message = CreatePartitionsRequest(topics=[topic], timeout_ms=0, validate_only=False)
+        return await create_partitions.handle(broker, ApiRequest(create_partitions.API, 3, "c", Caller("h"), message))
+
+    (answer,) = asyncio.run(handled()).results
+    assert answer.error_code == ErrorCode.NONE
+    (assignment,) = written
+    assert {number: assignment.partitions[number] for number in PRESENT} == PRESENT, "what was there stays"
+    return {number: replicas for number, replicas in assignment.partitions.items() if number not in PRESENT}
+
+
+def test_added_partitions_have_their_replicas_in_different_racks():
+    racks = {0: "a", 1: "a", 2: "b", 3: "b"}
+    added = grown(racks, 8)
+    assert sorted(added) == [2, 3, 4, 5, 6, 7]
+    assert [{racks[each] for each in replicas} for replicas in added.values()] == [{"a", "b"}] * 6
+
+
+def test_added_partitions_go_on_round_the_racks_where_the_first_began():
+    """By hand from Kafka's AdminUtils: by turns the brokers are 0, 2, 1, 3, and partition 2 has the third of them."""
+    assert grown({0: "a", 1: "a", 2: "b", 3: "b"}, 4) == {2: (1, 3), 3: (3, 0)}
+
+
+@pytest.mark.parametrize("racks", [dict.fromkeys(range(4)), {0: "a", 1: "a", 2: "b", 3: None}], ids=["none", "three"])
+def test_racks_that_not_all_brokers_tell_of_count_for_nothing(racks):
+    assert grown(racks, 4) == {2: (2, 3), 3: (3, 0)}
