@@ -7,8 +7,10 @@ import pytest
 from log.samples import batch_of, open_log, whole
 
 from sparklog.errors import CorruptRecord, DiskFull, LogDirFailed, LogError
-from sparklog.record.batch import patch_header
-from sparklog.record.records import iter_batches
+from sparklog.record import layout
+from sparklog.record.batch import RecordBatch, patch_header, patch_max_timestamp
+from sparklog.record.compression import CompressionType
+from sparklog.record.records import iter_batches, iter_records
 from sparklog.testing.files import FaultyFiles
 
 ROLLS = {"segment.bytes": "250"}
@@ -47,6 +49,21 @@ def test_batches_are_kept_as_they_came_holes_and_epochs_with_them(home, settings
     found = log.read(5, 1, log.end, min_one_batch=True)
     assert next(iter_batches(os.pread(found.file.fileno(), found.size, found.position))).base_offset == 10
     log.close()
+
+
+def test_the_records_of_a_batch_are_not_decoded(home):
+    """They are no zstd though the batch says so: a reader is refused, and a copy has the leader's bytes."""
+    one = bytearray(batch_of(1000, 1001, codec=CompressionType.ZSTD))
+    one[layout.HEADER_SIZE :] = b"\xff" * (len(one) - layout.HEADER_SIZE)
+    patch_max_timestamp(one, 0, RecordBatch(one).max_timestamp)  # and with it the CRC
+    patch_header(one, 0, 0, 3)
+    with pytest.raises(CorruptRecord):
+        list(iter_records(RecordBatch(one)))
+    log = open_log(home)
+    assert log.append_as_follower(memoryview(one)) == 2
+    assert whole(log) == bytes(one)
+    log.close()
+    assert (home / "00000000000000000000.log").read_bytes() == bytes(one)
 
 
 def test_a_batch_cut_short_at_the_end_is_left_out(home):
