@@ -150,17 +150,18 @@ def test_a_refused_batch_leaves_the_partition_as_it_was(partition):
     assert (partition.high_watermark.offset, partition.log.log_end_offset) == (1, 1)
 
 
+@pytest.mark.parametrize("acks", [0, 1])
 @pytest.mark.parametrize(("visibility", "seen"), [("strict", 0), ("immediate", 1)])
-def test_with_too_few_in_sync_readers_see_what_the_topic_says(tmp_path, visibility, seen):
+def test_with_too_few_in_sync_readers_see_what_the_topic_says(tmp_path, visibility, seen, acks):
     settings = parse(TopicConfig, {"min.insync.replicas": "2", "sparklog.min.isr.visibility": visibility})
     log = Log(tmp_path, TP, settings, ManualClock(), lambda work: work())
     partition = Partition(TP, ME, log)
     partition.apply(state(ME, 0, ME), (ME, OTHER))
-    partition.append_as_leader(batch(), 1)
+    partition.append_as_leader(batch(), acks)
     assert partition.high_watermark.offset == seen
     assert refusal(partition.append_as_leader, batch(), -1) is ErrorCode.NOT_ENOUGH_REPLICAS
     partition.apply(PartitionState(ME, 0, (ME, OTHER), 1, version=1), (ME, OTHER))
-    partition.append_as_leader(batch(), 1)
+    partition.append_as_leader(batch(), acks)
     assert partition.high_watermark.offset == seen, "the other has not fetched it"
     partition.fetched(OTHER, 2, 7)
     assert partition.high_watermark.offset == 2
