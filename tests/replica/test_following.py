@@ -1,6 +1,7 @@
 """A leader and a follower, each with its files: what is copied, what is dropped, and what is told."""
 
 import asyncio
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -8,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from sparklog import rate_limit
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
@@ -173,6 +175,23 @@ def test_what_the_next_leader_does_not_have_is_dropped(pair):
     pair.fetch(of=FOLLOWER, to=LEADER)
     assert pair.end(LEADER) == 2
     assert pair[LEADER].partition(TP).epoch_at(1) == 1
+
+
+def test_a_follower_says_what_it_drops_and_no_more_often_than_its_lines_may_come(pair, caplog, monkeypatch):
+    monkeypatch.setattr(rate_limit, "_IN_AN_INTERVAL", 2)
+    caplog.set_level(logging.INFO, "sparklog.replica.following")
+    pair.decide(decision(LEADER, 0))
+    for _ in range(3):
+        pair[LEADER].append(TP, batch(), 1)
+    pair.fetch()
+    for end in (3, 2, 1, 0):
+        pair.run(pair[FOLLOWER].following.drop_beyond(TP, 0, end))
+    text = "t-0 drops what its leader does not have: it ended at {}, and ends at {} now"
+    assert caplog.messages == [text.format(3, 2), text.format(2, 1)]
+    pair.clock.advance(10)
+    pair.fetch()
+    pair.run(pair[FOLLOWER].following.drop_beyond(TP, 0, 2))
+    assert caplog.messages[2:] == [f"{text.format(3, 2)} (and 1 more of this kind before)"]
 
 
 def test_an_epoch_in_which_nothing_was_written_is_forgotten_where_the_leader_had_none(pair):

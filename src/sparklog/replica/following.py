@@ -15,9 +15,11 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from sparklog.clock import Clock
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log.directories.manager import LogManager
 from sparklog.net.tasks import to_its_end
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.record.batch import RecordBatch
 from sparklog.replica.partition import Partition
 from sparklog.structs import OffsetAndEpoch, TopicPartition
@@ -41,9 +43,10 @@ class Standing(NamedTuple):
 class Following:
     """Belongs to the loop's thread."""
 
-    def __init__(self, replicas: ReplicaManager, logs: LogManager) -> None:
+    def __init__(self, replicas: ReplicaManager, logs: LogManager, clock: Clock) -> None:
         self._replicas = replicas
         self._logs = logs
+        self._lines = RateLimitedLogger(_logger, clock.monotonic)
 
     def standing(self, tp: TopicPartition, leader_epoch: int) -> Standing:
         """Where to go on copying. Raises ApiError unless the partition follows the leader of this epoch."""
@@ -119,6 +122,9 @@ class Following:
         if offset < partition.high_watermark.offset:
             text = "%s drops committed records: it ends at %d now, and was committed up to %d"
             _logger.warning(text, partition.tp, offset, partition.high_watermark.offset)
+        elif offset < (end := partition.log_end_offset):
+            text = f"{partition.tp} drops what its leader does not have: it ended at {end}, and ends at {offset} now"
+            self._lines.inform("dropped", text)
         return self._logs.start_truncation(partition.tp, offset)
 
     async def _to_its_end(

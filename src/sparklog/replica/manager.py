@@ -122,7 +122,7 @@ class ReplicaManager:
         """Of requests that wait for the low watermark of partitions."""
         self.changing = asyncio.Lock()
         """Held while partitions are made, taken away or cut over more than one turn of the loop."""
-        self.following = Following(self, logs)
+        self.following = Following(self, logs, self._clock)
         self.retention = Retention(self._clock)
         self.futures = FutureReplicas(self, logs, loop, self._clock, moving_threads)
 
