@@ -7,6 +7,7 @@ from benchmarks.report.compared import HEADER, compared_rows, judgement
 
 PARTS = ("memory", "throughput", "latency", "catching-up", "rolling", "failing", "survival")
 RATE_AIM = 2.0
+FAILOVER_AIM_S = 1.0
 _TEXT = """\
 Three sparklog brokers beside three of Kafka 3.9.1 on one machine, topics of three partitions with three replicas and
 `min.insync.replicas=2`, librdkafka as the client of both; how it is measured: `benchmarks/replicas/`, a module a part.
@@ -45,6 +46,10 @@ def replication(rows: Rows) -> Section:
     if rates := [row for row in compared if row["figure"] == "MB/s"]:
         got = "; ".join(f"{row['measurement']}: {row['ratio']:.2f}" for row in rates)
         aims.append(Aim(f"{RATE_AIM:.0f} times Kafka's MB/s", got, all(row["ratio"] >= RATE_AIM for row in rates)))
+    if deaths := [row for row in compared if _is_failover(row["measurement"])]:
+        got = "; ".join(f"{row['measurement']}: {row['sparklog']:.2f} s" for row in deaths)
+        wanted = f"every partition answers librdkafka again less than {FAILOVER_AIM_S:.0f} s after a SIGKILL"
+        aims.append(Aim(wanted, got, all(row["sparklog"] < FAILOVER_AIM_S for row in deaths)))
     if kept := [row for row in compared if row["figure"] == "records lost" and _must_be_kept(row["measurement"])]:
         got = "; ".join(f"{row['measurement']}: {row['sparklog']:.0f}" for row in kept if row["sparklog"])
         aims.append(Aim("sparklog loses no record that is promised to survive", got or "none was lost", not got))
@@ -53,6 +58,10 @@ def replication(rows: Rows) -> Section:
 
 def _must_be_kept(measurement: str) -> bool:
     return "acks=all" in measurement and (not measurement.startswith("power cut of all") or "flush" in measurement)
+
+
+def _is_failover(measurement: str) -> bool:
+    return measurement.startswith("after SIGKILL") and not measurement.endswith("once noticed")
 
 
 def _missing(ended: dict[str, dict[str, object]]) -> str:

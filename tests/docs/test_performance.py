@@ -90,6 +90,40 @@ def test_a_ratio_is_judged(report, ratio, is_reached):
     assert report("compared").ratio_aim(rows, "0.7", 0.7, {"a": "f", "b": "f"}).reached is is_reached
 
 
+def beside_kafka(text):
+    """The rows of a table beside Kafka alone, as a benchmark gives them."""
+    for line in text.splitlines():
+        cells = [each.strip() for each in line.strip("|").split("|")]
+        if len(cells) == 6 and re.match(r"[\d.,]+$", cells[2]):
+            yield {
+                **dict(zip(("measurement", "figure"), cells[:2], strict=True)),
+                **{name: _number(cell) for name, cell in zip(("sparklog", "kafka", "ratio"), cells[2:5], strict=True)},
+                "ratios": [_number(each) for each in cells[5].split(" - ")],
+            }
+
+
+def _number(cell):
+    return float(cell.replace(",", ""))
+
+
+def test_the_aims_of_three_replicas_are_those_that_its_figures_are_judged_by(report):
+    text = section("Three replicas")
+    measured, *judged = report("replication").replication(list(beside_kafka(text))).aims
+    assert measured.wanted == "all parts measured whole"  # by what the page has not
+    assert len(judged) == 4
+    assert aims_of(text)[1:] == [str(each) for each in judged]
+
+
+@pytest.mark.parametrize(("seconds", "is_reached"), [(0.99, True), (1.0, False)])
+def test_how_soon_librdkafka_is_answered_again(report, seconds, is_reached):
+    row = {"figure": "s", "kafka": 6.0, "ratio": 6.0, "ratios": [6.0]}
+    named = {"after SIGKILL of a leader, 10 partitions": seconds, "after controlled shutdown, 10 partitions": 5.0}
+    noticed = {"after SIGKILL of a leader, 10 partitions: once noticed": 5.0}
+    rows = [{**row, "measurement": name, "sparklog": each} for name, each in (named | noticed).items()]
+    *_, aim = report("replication").replication(rows).aims
+    assert (aim.got, aim.reached) == (f"after SIGKILL of a leader, 10 partitions: {seconds:.2f} s", is_reached)
+
+
 @pytest.mark.parametrize(("megabytes", "is_reached"), [(299.0, False), (300.0, True)])
 def test_what_a_core_offloads(lake, megabytes, is_reached):
     row = {"part": "", "measurement": "offload 1000 B", "figure": "of CPU time: MB/s", "sparklog": megabytes}
