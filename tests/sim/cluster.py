@@ -603,6 +603,24 @@ class SimCluster:
             if not self._unclean:
                 told = "\n".join(self.history[-60:])
                 assert end >= self.shown, f"{number} ends at {end}, below {self.shown}\n{told}"
+        if not self._unclean and not self.cut and not self.at_risk:
+            self._check_told_end()
+
+    def _check_told_end(self):
+        """The end that the leader tells clients never goes backwards, whoever led before."""
+        leader = self.brokers.get(self.state.leader)
+        partition = leader.partition() if leader is not None else None
+        if partition is None or not partition.is_leader or partition.leader_epoch != self.state.leader_epoch:
+            return
+        end = partition.high_watermark.offset
+        if self._tells_end(partition) and end < self.shown:
+            told = "\n".join(self.history[-60:])
+            raise AssertionError(f"{leader.id} tells of {end}, below {self.shown}\n{told}")
+
+    @staticmethod
+    def _tells_end(partition):
+        """Whether the leader answers a client that asks for the end of the log."""
+        return partition.knows_end
 
     def settle(self):
         """All live, all is heard, and all is copied; one leader is left."""

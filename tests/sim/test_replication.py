@@ -67,14 +67,15 @@ class Worst:
         return choices[0]
 
 
+def happens_to(cluster, broker_id, *events):
+    cluster._any = lambda: cluster.brokers[broker_id]
+    for each in events:
+        each()
+
+
 def leave_one_after_the_other(cluster, leave):
     """The followers ``leave``, the leader goes on alone until its power is cut, and they come back before it."""
-
-    def happens(broker_id, *events):
-        cluster._any = lambda: cluster.brokers[broker_id]
-        for each in events:
-            each()
-
+    happens = partial(happens_to, cluster)
     first, *others = cluster.brokers
     for each in cluster.brokers:
         happens(each, cluster.hear)
@@ -124,6 +125,42 @@ def test_the_last_of_the_isr_loses_its_end_and_one_that_left_before_has_it(disk,
 def test_the_last_of_the_isr_loses_its_end_and_one_that_was_killed_before_has_it(disk, asking):
     """It cannot say that it has everything, but its log is the longest. Where nobody asks the records are lost."""
     stay_or_are_lost(disk, SimCluster.crash, kept=asking, asking=asking)
+
+
+def lead_without_knowing_what_was_shown(cluster):
+    """The first broker shows a record and is killed; the second has it, leads, and does not know that it was shown."""
+    happens, (first, second, third) = partial(happens_to, cluster), cluster.brokers
+    for each in cluster.brokers:
+        happens(each, cluster.hear)
+    happens(first, cluster.produce)
+    for each in (second, third):
+        while not cluster.brokers[each].partition().log_end_offset:
+            happens(each, cluster.fetch)
+    happens(second, *[cluster.fetch] * 10)  # some get lost
+    while not cluster.brokers[first].partition().high_watermark.offset:
+        happens(third, cluster.fetch)
+    cluster._check_watermarks()
+    happens(first, cluster.crash)
+    del cluster.registered[first]
+    cluster._observe()
+    cluster._elect(list(cluster.context.brokers))
+    cluster.mail[second] = [(cluster.brokers[second].life, cluster.state)]
+    happens(second, cluster.hear)
+    assert (cluster.state.leader, cluster.brokers[second].partition().high_watermark.offset) == (second, 0)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_leader_tells_of_no_end_before_it_knows_what_was_shown(disk, waits):
+    """One that did would have the end go backwards: the checker is checked."""
+    cluster = SimCluster(disk, 1, min_isr=2)
+    if not waits:
+        cluster._tells_end = lambda _: True
+    try:
+        lead_without_knowing_what_was_shown(cluster)
+        with nullcontext() if waits else pytest.raises(AssertionError, match="tells of 0, below 1"):
+            cluster._check_watermarks()
+    finally:
+        cluster.close()
 
 
 def test_an_unclean_election_loses_records_and_is_caught(disk):
