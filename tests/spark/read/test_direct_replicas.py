@@ -3,27 +3,40 @@
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from integration import wire
+from metrics.pages import Page, get
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.client.cluster.leases import RangeLease, lease_ranges
 from sparklog.client.consumer.fetch.segment_files import NOT_VISIBLE, SegmentFiles
+from sparklog.config.broker import RACK_AWARE_SELECTOR
 from sparklog.errors import NotDirect
 from sparklog.spark.read import direct, fetch_paths
 from sparklog.spark.read.batch_reader import SparklogReader
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import source_schema
+from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 NOTICED_S = 60.0
 COUNT = 50
+RACKS = ("r0", "r1", "r2")
 _ALL = source_schema(include_headers=True)
+
+
+class Watched(ClusterHarness):
+    """Its brokers tell what they gave."""
+
+    metrics_port = 0
 
 
 @pytest.fixture(scope="module")
 def trio(tmp_path_factory):
-    with ClusterHarness(tmp_path_factory.mktemp("trio"), brokers=3) as harness:
+    """Three brokers in three racks."""
+    settings = {"replica.selector.class": RACK_AWARE_SELECTOR}
+    with Watched(tmp_path_factory.mktemp("trio"), 3, settings, RACKS) as harness:
         yield harness
 
 
@@ -118,6 +131,27 @@ def test_the_files_of_a_follower_are_read_where_the_leaders_are_not_here(
     assert granted[0] == leader.spec.port
     assert granted[-1] != leader.spec.port
     assert taken.direct_bytes > 0
+
+
+def given(trio, broker_id, topic):
+    """Bytes of the topic's records that a broker has given consumers."""
+    status, text = get(f"{trio.broker(broker_id).metrics_url}/metrics")
+    assert status == 200
+    return Page(text).value("kafka_server_brokertopicmetrics_bytesout_total", topic=topic)
+
+
+def test_a_task_fetches_from_the_follower_in_the_rack_that_its_option_names(trio, filled):
+    tp, leader = TopicPartition(filled, 0), leader_of(trio, filled)
+    near, far = {0, 1, 2} - {leader}
+    end = 3 * COUNT + 3  # with the markers
+    with wire.connect(trio.broker(near).address) as connection:  # a read at the end, which gives no records
+        eventually(lambda: wire.fetch(connection, tp, end, max_wait_ms=0).high_watermark == end, NOTICED_S, "its end")
+    found = rows(trio, filled, directRead="never")
+    size = given(trio, leader, filled)
+    assert size > 0
+    assert [given(trio, each, filled) for each in (near, far)] == [0, 0]
+    assert rows(trio, filled, directRead="never", **{"kafka.client.rack": RACKS[near]}) == found
+    assert [given(trio, each, filled) for each in (leader, near, far)] == [size, size, 0]
 
 
 def test_what_a_follower_does_not_show_yet_is_waited_for_or_fetched(trio, filled, hidden, monkeypatch, taken):
