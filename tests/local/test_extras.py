@@ -9,6 +9,7 @@ from sparklog.local import extras
 from sparklog.local.extras import checkout, install_line
 
 ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "sparklog"
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
@@ -26,3 +27,9 @@ def test_an_installed_package_says_where_a_checkout_is_needed(monkeypatch, tmp_p
 @pytest.mark.parametrize("name", ["spark", "avro", "connect", "demo"])
 def test_the_parts_that_messages_name_are_there(name):
     assert name in EXTRAS
+
+
+def test_no_message_names_an_index_that_has_sparklog():
+    """None has it: the package that is missing is named, or a checkout, or a wheel."""
+    said = {path.name for path in SOURCE.rglob("*.py") if "pip install 'sparklog[" in path.read_text()}
+    assert not said

@@ -255,7 +255,7 @@ def _slow_to_look(start_async):
 @pytest.mark.parametrize(
     ("package", "module", "said"),
     [
-        (None, "org.apache.zookeeper.server.auth.DigestLoginModule", r"pip install 'sparklog\[zookeeper-sasl\]'"),
+        (None, "org.apache.zookeeper.server.auth.DigestLoginModule", "type: pip install pure-sasl$"),
         (connection, "com.sun.security.auth.module.Krb5LoginModule", "no other login module is known"),
     ],
     ids=["no package", "Kerberos"],

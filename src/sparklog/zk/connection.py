@@ -154,9 +154,7 @@ def _sasl_options(security: ZooKeeperSecurity) -> dict[str, str] | None:
     if not security.jaas:
         return None
     if find_spec("puresasl") is None:
-        raise ConfigError(
-            "SASL with ZooKeeper needs the package pure-sasl; type: pip install 'sparklog[zookeeper-sasl]'"
-        )
+        raise ConfigError("SASL with ZooKeeper needs the package pure-sasl; type: pip install pure-sasl")
     (module, *others) = parse_jaas(security.jaas)
     if others or module.name != _DIGEST_MODULE:
         raise ConfigError(f"ZooKeeper is told who we are by one {_DIGEST_MODULE}; no other login module is known here")

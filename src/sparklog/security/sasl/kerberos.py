@@ -35,7 +35,7 @@ def _library() -> Any:
         import gssapi
     except ImportError as error:
         raise ConfigError(
-            f"{GSSAPI_NAME} (Kerberos) needs the package gssapi; type: pip install 'sparklog[kerberos]'. It is built"
+            f"{GSSAPI_NAME} (Kerberos) needs the package gssapi; type: pip install gssapi. It is built"
             f" with a C compiler and the headers of Kerberos (Debian: gcc libkrb5-dev). Importing it: {error}"
         ) from None
     return gssapi
