@@ -129,6 +129,8 @@ class PartitionSequences:
         """Whether the first of ``waiting`` may be sent now, as ``stamp`` will have it."""
         head = waiting[0]
         if head.stamp is not None and (self._gap_at is None or head.order < self._gap_at):
+            # Five batches have numbers at most, and of those one waits here: that no more than four are on the wire
+            # behind it follows from their order. The count is a second guard.
             return len(on_wire) < MOST_IN_FLIGHT and all(each.order > head.order for each in on_wire)
         is_full = not self._is_remembered(head) or len(on_wire) >= MOST_IN_FLIGHT
         if on_wire and (self._gap_at is not None or is_full):
