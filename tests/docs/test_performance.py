@@ -138,3 +138,39 @@ def test_a_load_is_judged_beside_a_producer_and_what_the_disk_allows_is_told(lak
     aim, _ = lake([beside, disk]).aims
     assert aim.reached
     assert aim.got == "2.00 times, where a plain write to the disk is 2.25 times as fast"
+
+
+@pytest.fixture
+def stalls(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    from benchmarks.report.stalls import stalls
+
+    return stalls
+
+
+def stall(measurement, longest, turn):
+    row = {"measurement": measurement, "turn": turn, "longest": longest}
+    return {**row, "garbage": 0.0, "p99": 0.0, "longests": [longest]}
+
+
+def stalls_of(text):
+    """The rows of the page, as the benchmark gives them."""
+    for line in text.splitlines():
+        measurement, *numbers = (each.strip() for each in line.strip("|").split("|"))
+        if len(numbers) == 5 and re.match(r"[\d.,]+$", numbers[0]):
+            turn, _, longest, _ = (float(each.replace(",", "")) for each in numbers[:4])
+            yield stall(measurement, longest, turn)
+
+
+def test_the_aims_of_stalls_are_those_that_its_figures_are_judged_by(stalls):
+    text = section("One client beside another")
+    assert aims_of(text) == [str(each) for each in stalls(list(stalls_of(text))).aims]
+
+
+@pytest.mark.parametrize(
+    ("longest", "turn", "reached"),
+    [(20.0, 20.0, [True, True]), (20.1, 20.0, [False, True]), (20.0, 20.1, [True, False])],
+)
+def test_a_stall_is_judged_by_what_another_client_waits_and_by_the_turn(stalls, longest, turn, reached):
+    rows = [stall("nothing", 30.0, 30.0), stall("Fetch", longest, turn)]
+    assert [each.reached for each in stalls(rows).aims] == reached
