@@ -98,6 +98,7 @@ MISUSES = [
     (["load", "--topic", "a"], "--from"),
     (["offload", "--topic", "a"], "--table"),
     (["restore"], "say where from: DEST, or --from-table TABLE"),
+    (["restore", "d", "--replication", "40000"], "no cluster has so many brokers"),
     (["restore", "d", "--to", "a"], "--to needs the one --topic"),
     (["produce"], "Missing argument 'TOPIC'"),
     (["produce", "a", "no-such-file"], "no-such-file"),

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from click.types import _NumberRangeBase
 
 
+_MOST_COPIES = (1 << 15) - 1
+"""What the wire can say."""
+
+
 class WholeNumber(click.IntRange):
     """As ``click.IntRange``."""
 
@@ -19,6 +23,20 @@ class WholeNumber(click.IntRange):
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
             raise _refused(value, f"a whole number{_bounds(self)}", error) from None
+
+
+class Copies(WholeNumber):
+    """How many copies a partition has: from 1 on. How many brokers there are is not known here."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Raises BadParameter."""
+        copies = super().convert(value, param, ctx)
+        if copies > _MOST_COPIES:
+            raise click.BadParameter("no cluster has so many brokers", ctx=ctx, param=param)
+        return copies
 
 
 class Number(click.FloatRange):

@@ -72,6 +72,16 @@ def test_how_many_copies_a_new_topic_has_may_be_said_in_kafkas_words():
         assert "--replication-factor" in COMMANDS[path]["--replication"].opts
 
 
+def test_no_help_offers_the_most_that_the_wire_can_say():
+    """It is no number of copies, or of anything, that a reader can do something with."""
+    most = {
+        (path, name): getattr(each.type, "max", None)
+        for path, all_of in COMMANDS.items()
+        for name, each in all_of.items()
+    }
+    assert [option for option, each in most.items() if each == (1 << 15) - 1] == []
+
+
 def test_shared_flags_say_the_same_everywhere():
     for name in ("--bootstrap", "--command-config"):
         assert len({options[name].help for options in COMMANDS.values() if name in options}) == 1

@@ -15,7 +15,7 @@ from sparklog.cli.existing import is_listed, is_pattern, matched_topics, plain_n
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
-from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.numbers import Copies, WholeNumber
 from sparklog.cli.series import delete_each, in_series
 from sparklog.cli.settings import ON_TOPIC, check_deleted, described_changes, parse_changes, parse_settings, told
 from sparklog.errors import ApiError, ErrorCode, SparklogError
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sparklog.cluster.info import PartitionInfo, TopicInfo
     from sparklog.structs import TopicPartition
 
-_MOST_COPIES = 32767
-"""What the wire can say."""
 _LITTLE_ROOM = 16 << 20
 """Bytes free on a disk of which it is said."""
 
@@ -74,7 +72,7 @@ topic.add_command(trim)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("-p", "--partitions", type=WholeNumber(1), default=1, show_default=True, help="How many partitions.")
 @click.option(
-    "-r", "--replication", "--replication-factor", type=WholeNumber(1), default=1, show_default=True,
+    "-r", "--replication", "--replication-factor", type=Copies(), default=1, show_default=True,
     help="Copies of each partition, on as many brokers: from 1 to the number of brokers.",
 )  # fmt: skip
 @click.option(
@@ -108,8 +106,6 @@ def create(
     """
     from sparklog.client.admin.admin import NewTopic
 
-    if replication > _MOST_COPIES:
-        raise click.BadParameter("no cluster has so many brokers", param_hint="--replication")
     parsed = parse_settings(settings)
 
     def created(name: str) -> None:

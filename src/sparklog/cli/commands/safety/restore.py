@@ -10,7 +10,7 @@ import click
 
 from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json
-from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.numbers import Copies, WholeNumber
 from sparklog.config.job_clients import RESTORE
 from sparklog.errors import ConfigError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--at", "number", type=WholeNumber(0), metavar="BACKUP", help="Which backup.  [default: the last]")
 @click.option("--no-groups", is_flag=True, help="Leave groups' offsets as they are.")
 @click.option(
-    "--replication", "--replication-factor", type=WholeNumber(1, 32767), metavar="N",
+    "--replication", "--replication-factor", type=Copies(), metavar="N",
     help="Copies of each partition.  [default: as many as it had, or as there are brokers]",
 )  # fmt: skip
 @output_option
