@@ -77,10 +77,19 @@ def both_brokers(directory: Path, settings: Mapping[str, object] | None = None) 
 
 
 @contextmanager
-def our_broker(directory: Path, program: Sequence[str] = PROGRAM) -> Iterator[Peer]:
-    """sparklog by itself, run by ``program``, its data under ``directory``; stopped at the end."""
+def our_broker(
+    directory: Path,
+    program: Sequence[str] = PROGRAM,
+    settings: Mapping[str, object] | None = None,
+    prepare: Callable[[str], None] = lambda _: None,
+) -> Iterator[Peer]:
+    """sparklog by itself, run by ``program``, its data under ``directory``; stopped at the end.
+
+    ``prepare`` is called before it starts, with the connect string of its ZooKeeper.
+    """
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
-        ours = _our_process(directory, zookeeper, {}, program)
+        prepare(zookeeper.connect_string)
+        ours = _our_process(directory, zookeeper, settings or {}, program)
         _started(stack, ours.start, ours.stop)
         peer = Peer("sparklog", ours.address, ours.pid, zookeeper.connect_string)
         eventually(peer.knows_its_controller, what="sparklog to serve administrators")

@@ -132,15 +132,20 @@ def _prepare(tree: str, *, guarded: bool) -> None:
         zk.ensure_tree()
         credential = {_MECHANISM.title: ScramCredential.of_password(_MECHANISM, PASSWORD).format()}
         zk.configs.update(user_entity(USER), credential | (_UNREACHED if guarded else {}))
-        if guarded:
-            zk.ensure(znode.PERSISTENT_PATHS)
-            _write_lists(tree)
     finally:
         zk.close()
+    if guarded:
+        write_lists(tree)
 
 
-def _write_lists(tree: str) -> None:
-    """Without telling of them: nobody follows them yet."""
+def write_lists(tree: str) -> None:
+    """``LISTS`` lists, before a broker starts: without telling of them, for nobody follows them yet."""
+    zk = ZkClient(tree, session_timeout=10, on_session=lambda _: None)
+    try:
+        zk.ensure_tree()
+        zk.ensure(znode.PERSISTENT_PATHS)
+    finally:
+        zk.close()
     kazoo = KazooClient(tree)
     kazoo.start()
     try:

@@ -18,9 +18,10 @@ from sparklog.errors import SparklogError
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
+from sparklog.protocol.hot import produce as produce_wire
 from sparklog.protocol.messages import Message, decode_response, encode
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.structs import LONGEST_TOPIC
+from sparklog.structs import LONGEST_TOPIC, Chunk, TopicPartition
 from sparklog.zk.client import ZkClient
 
 MANY = 19_000
@@ -75,6 +76,14 @@ class Cluster:
     def create(self, name: str, partitions: int, **config: str) -> None:
         admin, topic = self.admin(), NewTopic(self.topic(name), partitions, 1, config=config)
         next(iter(admin.create_topics([topic], request_timeout=60).values())).result(60)
+
+    def write(self, topic: str, batch: bytes, partition: int = 0) -> None:
+        """One batch, as its leader alone acknowledges it."""
+        records: dict[TopicPartition, list[Chunk]] = {TopicPartition(self.topic(topic), partition): [batch]}
+        with connect(self.bootstrap) as connection:
+            version = connection.versions.best(ApiKey.PRODUCE)
+            connection.send(ApiKey.PRODUCE, version, produce_wire.encode_request(1, TIMEOUT_MS, records, version))
+            connection.receive()
 
     def ask(self, api: ApiKey, message: Message, version: int) -> Any:
         """One request, sent whole at once; its answer, or None where the connection was ended."""

@@ -1,7 +1,7 @@
 """One client asks every 5 ms, the other asks the worst of each API: how long the first waits, and what the loop took.
 
-One broker, one worst case at a time. ``nothing`` is the same with an idle broker: what the machine and the client add
-by themselves.
+One broker, one worst case at a time; then another broker, with access control lists, for the cases that need them.
+``nothing`` is the same with an idle broker: what the machine and the client add by themselves.
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.peers import Peer, our_broker
+from benchmarks.security.brokers import write_lists
 from benchmarks.stalls.cluster import Case, Cluster
-from benchmarks.stalls.table import cases
+from benchmarks.stalls.table import cases, guarded_cases
 from benchmarks.stalls.watched_broker import Turn, turns
 from sparklog.clock import Clock, SystemClock
+from sparklog.config.broker import ACL_AUTHORIZER
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
 from sparklog.testing.eventually import eventually
@@ -27,6 +29,7 @@ from sparklog.testing.eventually import eventually
 ROUNDS = 3
 WATCHED = (sys.executable, "-m", "benchmarks.stalls.watched_broker")
 _SETTLE_S = 1.0
+_GUARDED = {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 
 
 def run(
@@ -35,21 +38,38 @@ def run(
     """A row a worst case of these APIs, or of all: (measurement, turn, garbage, longest, p99, longests), milliseconds;
     the medians of the rounds, and each round's longest wait. ``turn`` is the processor time of the loop's longest turn.
     """
-    with TemporaryDirectory(prefix="sparklog-bench-") as scratch, our_broker(Path(scratch), WATCHED) as peer:
-        return measure(peer, Path(scratch), apis, rounds, say)
+    rows = _run(cases(), apis, rounds, say)
+    return rows + _run(guarded_cases(), apis, rounds, say, _GUARDED, write_lists)
+
+
+def _run(
+    all_cases: Iterable[Case],
+    apis: Sequence[str],
+    rounds: int,
+    say: Callable[[str], None],
+    settings: Mapping[str, object] | None = None,
+    before: Callable[[str], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """On a broker with these settings, once ``before`` was called with the connect string of its ZooKeeper."""
+    asked = [case for case in all_cases if not apis or case.name.partition(",")[0] in apis]
+    if not asked:
+        return []
+    with (
+        TemporaryDirectory(prefix="sparklog-bench-") as scratch,
+        our_broker(Path(scratch), WATCHED, settings, before) as peer,
+    ):
+        return measure(peer, Path(scratch), asked, rounds, say)
 
 
 def measure(
-    peer: Peer, directory: Path, apis: Sequence[str], rounds: int, say: Callable[[str], None]
+    peer: Peer, directory: Path, asked: Sequence[Case], rounds: int, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Every case on a broker that runs already, its log directories below ``directory``."""
+    """These cases on a broker that runs already, its log directories below ``directory``."""
     samples = dict[str, list[dict[str, float]]]()
     for number in range(rounds):
         cluster = Cluster(peer.bootstrap, directory, number, peer.zookeeper)
         prepare(cluster)
-        for case in cases():
-            if apis and case.name.partition(",")[0] not in apis:
-                continue
+        for case in asked:
             found = _sample(cluster, case, directory / "sparklog.log", SystemClock())
             samples.setdefault(case.name, []).append(found)
             say(

@@ -79,15 +79,7 @@ def _bomb(cluster: Cluster) -> None:
     """Zeros that are a few KB on the wire and tens of MB for the topic's codec."""
     builder = RecordBatchBuilder(CompressionType.ZSTD)
     builder.append(NOW_MS, None, bytes(60 << 20))
-    _write(cluster, "gzip", builder.build())
-
-
-def _write(cluster: Cluster, topic: str, batch: bytes) -> None:
-    records: dict[TopicPartition, list[Chunk]] = {TopicPartition(cluster.topic(topic), 0): [batch]}
-    with connect(cluster.bootstrap) as connection:
-        version = connection.versions.best(ApiKey.PRODUCE)
-        connection.send(ApiKey.PRODUCE, version, produce_wire.encode_request(1, TIMEOUT_MS, records, version))
-        connection.receive()
+    cluster.write("gzip", builder.build())
 
 
 def _list_offsets_of_a_bomb(cluster: Cluster) -> None:
@@ -95,7 +87,7 @@ def _list_offsets_of_a_bomb(cluster: Cluster) -> None:
     builder = RecordBatchBuilder(CompressionType.ZSTD)
     for at, value in ((NOW_MS, None), (NOW_MS + 2, bytes(100 << 20))):
         builder.append(at, None, value)
-    _write(cluster, "searched", builder.build())
+    cluster.write("searched", builder.build())
     topic = messages.ListOffsetsRequest.ListOffsetsTopic
     asked = topic.ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=NOW_MS + 1)
     message = messages.ListOffsetsRequest(
@@ -110,7 +102,7 @@ def _cold_fetch(cluster: Cluster) -> None:
     builder.append(NOW_MS, None, os.urandom(1_000_000))
     batch = builder.build()
     for _ in range(100):
-        _write(cluster, "cold", batch)
+        cluster.write("cold", batch)
     for path in cluster.directory.rglob(f"{cluster.topic('cold')}-0/*.log"):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -193,7 +185,7 @@ def _long_polls(cluster: Cluster, connections: int = 200, pipelined: int = 5) ->
             for _ in range(pipelined):
                 reader.send(ApiKey.FETCH, _BY_NAME, body)
         SystemClock().sleep(_SETTLE_S)
-        _write(cluster, "polled", builder.build())
+        cluster.write("polled", builder.build())
         for reader in readers:
             for _ in range(pipelined):
                 reader.receive()

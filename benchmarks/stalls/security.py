@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from benchmarks.security.brokers import LISTS
 from benchmarks.stalls.cluster import MANY, Case, request
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
@@ -27,6 +28,24 @@ def cases() -> Iterator[Case]:
     yield request(ApiKey.DESCRIBE_DELEGATION_TOKEN, f"{MANY} owners", _described_tokens, 3)
     proof = partial(messages.SaslAuthenticateRequest, auth_bytes=bytes(_PROOF))
     yield request(ApiKey.SASL_AUTHENTICATE, f"{_PROOF >> 20} MB", proof, 2)
+
+
+def guarded() -> Iterator[Case]:
+    """Of a broker with lists, that still lets everybody ask."""
+    yield request(ApiKey.DESCRIBE_ACLS, f"all of {LISTS} lists", _described_lists, 3)
+
+
+def _described_lists() -> Message:
+    """A filter that finds every entry."""
+    return messages.DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
 
 
 def _passwords_of_one() -> Message:

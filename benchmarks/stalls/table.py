@@ -19,7 +19,6 @@ WITHOUT = {
     ApiKey.ADD_OFFSETS_TO_TXN: _ONE,
     ApiKey.RENEW_DELEGATION_TOKEN: _ONE,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _ONE,
-    ApiKey.DESCRIBE_ACLS: "it has one filter, and this broker has no access control lists",
     ApiKey.DESCRIBE_CLUSTER: "it names nothing, and its answer is the brokers",
     ApiKey.ALLOCATE_PRODUCER_IDS: _ONE,
     ApiKey.CONTROLLED_SHUTDOWN: "the broker would end; a controller's work is measured where leaders die",
@@ -36,6 +35,7 @@ def cases() -> Iterator[Case]:
     yield from segments.described()
     yield from groups.of_what_exists()
     yield from transactions.of_what_exists()
+    yield from transactions.aborted()
     yield from topics.unmaking()
     yield from records.looked_up()
     yield from segments.of_nothing()
@@ -48,3 +48,8 @@ def cases() -> Iterator[Case]:
     yield from security.cases()
     yield from records.written()
     yield from records.read()
+
+
+def guarded_cases() -> Iterator[Case]:
+    """Those of a broker that has access control lists."""
+    yield from security.guarded()

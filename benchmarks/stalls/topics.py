@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 
 from confluent_kafka.admin import ConfigResource, NewPartitions
 
-from benchmarks.stalls.cluster import MANY, PARTITIONS, TIMEOUT_MS, Case, Cluster, frame, long_name, request, sockets
+from benchmarks.stalls.cluster import (
+    MANY,
+    NOW_MS,
+    PARTITIONS,
+    TIMEOUT_MS,
+    Case,
+    Cluster,
+    frame,
+    long_name,
+    request,
+    sockets,
+)
+from benchmarks.stalls.watched_broker import LOOKUP_S, SLOW_HOST
+from sparklog.clock import SystemClock
+from sparklog.errors import ErrorCode
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message
+from sparklog.record.builder import RecordBatchBuilder
 
-_TOPIC, _NO_KIND, _APPEND, _MORE = 2, 99, 2, 200
+_TOPIC, _BROKER, _NO_KIND, _MORE = 2, 4, 99, 200
+_SET, _DELETE, _APPEND = 0, 1, 2
+_WRITTEN = 100
+_OVERRIDES = "max.connections.per.ip.overrides"
 _ABSENT = f"{MANY} topics that are not there"
 
 
@@ -42,6 +61,8 @@ def altered() -> Iterator[Case]:
     yield request(ApiKey.ALTER_CONFIGS, f"{MANY} settings of a topic", _settings, 1)
     yield request(ApiKey.INCREMENTAL_ALTER_CONFIGS, f"{MANY} resources", _resources_by_step, 1)
     yield request(ApiKey.INCREMENTAL_ALTER_CONFIGS, f"{MANY} settings of a topic", _settings_by_step, 1)
+    slow = f"a connection override for a name that is looked up for {LOOKUP_S * 1000:.0f} ms"
+    yield Case(ApiKey.INCREMENTAL_ALTER_CONFIGS, slow, _override)
     yield request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, f"{MANY // 2} topics", _reassigned, 0)
     yield request(ApiKey.LIST_PARTITION_REASSIGNMENTS, f"{MANY} partitions", _reassignments, 0)
     yield request(ApiKey.ALTER_REPLICA_LOG_DIRS, f"{MANY} partitions", _moved, 2)
@@ -52,7 +73,8 @@ def unmaking() -> Iterator[Case]:
     """The wide topic goes."""
     yield Case(ApiKey.DELETE_RECORDS, "100 partitions", partial(_delete_records, 100))
     yield Case(ApiKey.DELETE_RECORDS, f"{MANY} partitions, most not there", partial(_delete_records, MANY))
-    yield Case(ApiKey.DELETE_TOPICS, f"{PARTITIONS + _MORE} partitions", _delete_topics)
+    yield Case(ApiKey.DELETE_TOPICS, f"{PARTITIONS + _MORE} partitions", partial(_delete_topic, "wide"))
+    yield Case(ApiKey.DELETE_TOPICS, f"{_WRITTEN} MB just written", _delete_written)
     yield request(ApiKey.DELETE_TOPICS, _ABSENT, _deleted, 6)
 
 
@@ -147,6 +169,19 @@ def _settings_by_step() -> Message:
     return messages.IncrementalAlterConfigsRequest(resources=[one], validate_only=False)
 
 
+def _override(cluster: Cluster) -> None:
+    """It is taken back, so that the next round sets it again."""
+    clock = SystemClock()
+    for operation, value in ((_SET, f"{SLOW_HOST}:1000"), (_DELETE, None)):
+        resource = messages.IncrementalAlterConfigsRequest.AlterConfigsResource
+        entry = resource.AlterableConfig(name=_OVERRIDES, config_operation=operation, value=value)
+        one = resource(resource_type=_BROKER, resource_name=str(cluster.epochs.broker), configs=[entry])
+        message = messages.IncrementalAlterConfigsRequest(resources=[one], validate_only=False)
+        (answer,) = cluster.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, message, 1).responses
+        assert answer.error_code == ErrorCode.NONE
+        clock.sleep(2 * LOOKUP_S)
+
+
 def _reassigned() -> Message:
     topic = messages.AlterPartitionReassignmentsRequest.ReassignableTopic
     topics = [
@@ -180,9 +215,20 @@ def _delete_records(count: int, cluster: Cluster) -> None:
     cluster.ask(ApiKey.DELETE_RECORDS, messages.DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS), 2)
 
 
-def _delete_topics(cluster: Cluster) -> None:
+def _delete_topic(name: str, cluster: Cluster) -> None:
     admin = cluster.admin()
-    next(iter(admin.delete_topics([cluster.topic("wide")], request_timeout=60).values())).result(60)
+    next(iter(admin.delete_topics([cluster.topic(name)], request_timeout=60).values())).result(60)
+
+
+def _delete_written(cluster: Cluster, partitions: int = 10) -> None:
+    """A topic whose records no disk has yet."""
+    cluster.create("written", partitions, **{"max.message.bytes": "10000000"})
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS, None, os.urandom(1_000_000))
+    batch = builder.build()
+    for number in range(_WRITTEN):
+        cluster.write("written", batch, number % partitions)
+    _delete_topic("written", cluster)
 
 
 def _deleted() -> Message:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmarks.loads.raw import connect
 from benchmarks.stalls.cluster import MANY, PARTITIONS, TIMEOUT_MS, Case, Cluster, request
+from sparklog.clock import SystemClock
 from sparklog.errors import ErrorCode
+from sparklog.net.connection import BlockingConnection
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch as fetch_wire
 from sparklog.protocol.messages import Message, decode_response, encode
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.records import iter_batches
+from sparklog.structs import IsolationLevel
 
 _IDS = 2000
+_ABORTS = 10_000
+_TOGETHER = 50
+_READINGS = 3
+_PRODUCE_VERSION, _MARKERS_VERSION = 9, 1
+_WHOLE = 50_000_000
 
 
 def of_what_exists() -> Iterator[Case]:
     """A transaction of the wide topic, which is there, and many others."""
     yield Case(ApiKey.END_TXN, f"a transaction of {PARTITIONS} partitions", _end)
     yield Case(ApiKey.LIST_TRANSACTIONS, f"{_IDS} transactional ids", _list)
+
+
+def aborted() -> Iterator[Case]:
+    """A segment with many of them."""
+    yield Case(ApiKey.FETCH, f"read_committed over {_ABORTS} aborts in a segment", _fetch_aborted)
 
 
 def of_nothing() -> Iterator[Case]:
@@ -93,27 +110,109 @@ def _init(transactional_id: str) -> Message:
     )
 
 
-def _end(cluster: Cluster) -> None:
-    """All partitions are added, and each is told of the end."""
-    name = cluster.topic("t")
+def _begin(cluster: Cluster, name: str, topic: str, partitions: int) -> Any:
+    """A producer whose transaction has these partitions."""
     producer = cluster.ask(ApiKey.INIT_PRODUCER_ID, _init(name), 4)
     added = messages.AddPartitionsToTxnRequest
-    topic = added.AddPartitionsToTxnTopic(name=cluster.topic("wide"), partitions=list(range(PARTITIONS)))
     adding = added(
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch,
-        v3_and_below_topics=[topic],
+        v3_and_below_topics=[added.AddPartitionsToTxnTopic(name=topic, partitions=list(range(partitions)))],
     )
     cluster.ask(ApiKey.ADD_PARTITIONS_TO_TXN, adding, 3)
+    return producer
+
+
+def _finish(cluster: Cluster, name: str, producer: Any, *, commit: bool) -> None:
     ending = messages.EndTxnRequest(
         transactional_id=name,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
-        committed=True,
+        committed=commit,
     )
     ended = cluster.ask(ApiKey.END_TXN, ending, 3)
     assert ended.error_code == ErrorCode.NONE
+
+
+def _end(cluster: Cluster) -> None:
+    """All partitions are added, and each is told of the end."""
+    name = cluster.topic("t")
+    producer = _begin(cluster, name, cluster.topic("wide"), PARTITIONS)
+    _finish(cluster, name, producer, commit=True)
+
+
+def _fetch_aborted(cluster: Cluster) -> None:
+    """All of the segment, again and again.
+
+    Of each producer the coordinator knows one transaction; that it is aborted the partition is told of every record.
+    """
+    cluster.create("aborted", 1)
+    topic = cluster.topic("aborted")
+    names = [f"{cluster.topic('aborting')}-{number}" for number in range(_TOGETHER)]
+    producers = {name: _begin(cluster, name, topic, 1) for name in names}
+    markers = encode(_aborts(topic, producers.values()), _MARKERS_VERSION)
+    with connect(cluster.bootstrap) as connection:
+        for sequence in range(_ABORTS // _TOGETHER):
+            for name, producer in producers.items():
+                batch = encode(_one_record(name, topic, producer, sequence), _PRODUCE_VERSION)
+                connection.send(ApiKey.PRODUCE, _PRODUCE_VERSION, [batch])
+            for _ in producers:
+                connection.receive()
+            connection.send(ApiKey.WRITE_TXN_MARKERS, _MARKERS_VERSION, [markers])
+            connection.receive()
+        told = [sum(_told(connection, topic)) for _ in range(_READINGS)]
+    assert min(told) >= _ABORTS
+    for name, producer in producers.items():
+        _finish(cluster, name, producer, commit=False)
+
+
+def _one_record(name: str, topic: str, producer: Any, sequence: int) -> Message:
+    builder = RecordBatchBuilder(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+    builder.append(SystemClock().now_ms(), None, b"v")  # as its marker, or a new segment would begin there
+    data = messages.ProduceRequest.TopicProduceData
+    written = data.PartitionProduceData(index=0, records=builder.build())
+    return messages.ProduceRequest(
+        transactional_id=name, acks=1, timeout_ms=TIMEOUT_MS, topic_data=[data(name=topic, partition_data=[written])]
+    )
+
+
+def _aborts(topic: str, producers: Iterable[Any]) -> Message:
+    marker = messages.WriteTxnMarkersRequest.WritableTxnMarker
+    topics = [marker.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])]
+    return messages.WriteTxnMarkersRequest(
+        markers=[
+            marker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transaction_result=False,
+                topics=topics,
+                coordinator_epoch=0,
+            )
+            for producer in producers
+        ]
+    )
+
+
+def _told(connection: BlockingConnection, topic: str) -> Iterator[int]:
+    """Of how many aborted transactions each answer tells a reader that goes from the start to the end."""
+    version, offset = fetch_wire.TOPIC_ID_VERSION - 1, 0
+    while True:
+        asked = fetch_wire.FetchPartition(topic, ZERO_UUID, 0, offset, _WHOLE)
+        request = fetch_wire.FetchRequest(0, 1, _WHOLE, [asked], IsolationLevel.READ_COMMITTED)
+        connection.send(ApiKey.FETCH, version, fetch_wire.encode_request(request, version))
+        _, answered, body = connection.receive()
+        _, (partition,) = fetch_wire.decode_response(body, answered)
+        ends = [batch.last_offset for chunk in partition.records for batch in iter_batches(chunk)]
+        if not ends:
+            return
+        yield len(partition.aborted or ())
+        offset = ends[-1] + 1
 
 
 def _list(cluster: Cluster) -> None:

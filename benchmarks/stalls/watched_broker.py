@@ -2,7 +2,7 @@
 
 A line ``TURN MILLISECONDS GARBAGE`` for each turn of its loop that took more than ``LONG_S`` of the processor: how much
 that was, and how much of it the search for cyclic garbage. Unlike a client's wait it does not depend on what else the
-machine does.
+machine does. A name that is slow to look up is part of it: ``SLOW_HOST`` takes ``LOOKUP_S``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import re
 import selectors
+import socket
 import sys
 import time
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from sparklog.cli.main import main
 
 LONG_S = 0.002
+SLOW_HOST, LOOKUP_S = "slow.invalid", 0.5
 _LINE = re.compile(r"^TURN (\S+) (\S+)$", re.MULTILINE)
 
 
@@ -58,8 +60,19 @@ class _WatchedSelector(selectors.EpollSelector):
         return found
 
 
+_look_up = socket.getaddrinfo
+
+
+def _look_up_slowly(host: Any, *rest: Any, **how: Any) -> Any:
+    if host != SLOW_HOST:
+        return _look_up(host, *rest, **how)
+    time.sleep(LOOKUP_S)
+    return _look_up("127.0.0.9", *rest, **how)
+
+
 def run() -> None:
     """Watch, and be a broker."""
+    socket.getaddrinfo = _look_up_slowly
     gc.callbacks.append(_garbage)
     selectors.DefaultSelector = _WatchedSelector  # type: ignore[misc, assignment]
     main()
