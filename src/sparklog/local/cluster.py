@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -156,8 +157,10 @@ class LocalCluster(Running):
             if self.secured is not None:
                 self.secured.admit(self.zookeeper_connect, self.bootstrap_servers)
             self._start_brokers()
-        except BaseException:
+        except BaseException as error:
             self.stop()
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise self.directory.unusable(error) from error
             raise
         if self.supervised:
             self._supervisor = Supervisor([*self.zookeepers, *self.brokers], self._on_event, self._note_process)

@@ -1,5 +1,6 @@
 """``sparklog up``: a cluster that runs until it is told to stop."""
 
+import contextlib
 import os
 import re
 import signal
@@ -119,6 +120,25 @@ def test_a_directory_that_cannot_be_is_one_line_that_says_what_to_do(run, tmp_pa
     refused = run("up", "--data", tmp_path / "file")
     assert refused.status == 2
     assert f"'--data': Directory '{tmp_path}/file' is a file." in refused.err
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_disk_that_is_full_is_named_with_what_to_do(run, disk_of, pages):
+    """Whether there is no room for the lock, the ports, the settings of ZooKeeper, or what that writes itself."""
+    disk = disk_of("3m")
+    with (disk / "ballast").open("wb", buffering=0) as ballast:
+        with contextlib.suppress(OSError):
+            while True:
+                ballast.write(bytes(4096))
+        ballast.truncate(ballast.tell() - pages * 4096)
+    refused = run("up", "--data", disk, "--port", "0")
+    assert (refused.status, refused.out) == (1, "")
+    first = refused.err.splitlines()[0]
+    assert first.startswith("sparklog: ")
+    assert "the disk is full: " in first
+    assert f" are free in {disk}" in first
+    assert "; free some space there" in first
+    assert "Traceback" not in refused.err
 
 
 def test_a_port_that_is_taken_is_named(run, tmp_path, bootstrap):
