@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -43,6 +44,8 @@ class LockedDirectory:
             lock.write(f"{os.getpid()}\n")
             lock.flush()
         except OSError as error:
+            with suppress(OSError):  # what was not written is tried once more
+                self.unlock()
             raise self.unusable(error) from error
 
     @property
@@ -51,9 +54,9 @@ class LockedDirectory:
         return self._lock is not None
 
     def unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
 
     def unusable(self, error: OSError) -> ConfigError:
         """What to raise where a file in it cannot be had."""
