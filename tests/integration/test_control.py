@@ -8,16 +8,19 @@ from uuid import UUID
 
 import pytest
 from integration import wire
+from integration.raw_producer import RawProducer
 
+from sparklog.broker.txn.markers import markers_request
 from sparklog.client import Admin
 from sparklog.errors import ErrorCode
 from sparklog.log.files import SESSION_FILE
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from sparklog.structs import TopicPartition
+from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually, wait_for_death
 from sparklog.testing.zookeeper import CuttingProxy
+from sparklog.txn.markers import Marker
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znode_client import Session
 from sparklog.zk.znodes import PartitionState
@@ -201,6 +204,30 @@ def test_forged_requests_fence_nobody(broker, zk, api):
             assert told(connection, api, message).error_code == code, forged
     assert "ZooKeeper knows of controller" in broker.output()
     serves(broker.address, "t")
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_forged_marker_ends_no_transaction_and_keeps_no_coordinator_from_ending_it(broker, commit):
+    serves(broker.address, "t")
+    producer = RawProducer(broker.address, "txn", version=1)
+    assert (producer.init(), producer.add(TP)) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert producer.write(TP, b"of the transaction") is ErrorCode.NONE
+    forged = markers_request(Marker(producer.me, not commit, 2**31 - 1), [TP])
+
+    def committed(connection):
+        return wire.values_in(wire.fetch(connection, TP, 0, isolation=IsolationLevel.READ_COMMITTED))
+
+    with wire.connect(broker.address) as connection:
+        (answer,) = wire.ask(connection, ApiKey.WRITE_TXN_MARKERS, 1, forged).markers
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert wire.fetch(connection, TP, 0).last_stable_offset == 1
+        assert committed(connection) == [b"x"]
+        assert producer.end(commit=commit) is ErrorCode.NONE
+        eventually(lambda: wire.fetch(connection, TP, 0).last_stable_offset == 3, what="the transaction is decided")
+        assert b"of the transaction" in wire.values_in(wire.fetch(connection, TP, 0))
+        aborted = wire.fetch(connection, TP, 0, isolation=IsolationLevel.READ_COMMITTED).aborted
+        assert bool(aborted) is not commit
+    assert "bears the coordinator epoch 2147483647, which no leader" in broker.output()
 
 
 def test_a_forged_request_deletes_no_replica_that_the_cluster_counts_on(broker, zk):
