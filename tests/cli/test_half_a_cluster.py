@@ -7,7 +7,11 @@ import subprocess
 
 import pytest
 
+from sparklog.cli.extents import find_extents
 from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.client.cluster.session import Session
+from sparklog.protocol.api_key import ApiKey
+from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
@@ -61,6 +65,33 @@ def test_lists_show_what_there_is_and_mark_the_rest(run, alive):
     assert described.status == 0
     ends = {each["partition"]: each["end_offset"] for each in json.loads(described.out)["partitions"]}
     assert ends == {number: 10 if number in alive else None for number in range(4)}
+
+
+def test_a_frozen_broker_is_asked_once_what_its_partitions_hold(tmp_path, monkeypatch):
+    """So a list waits for it once, for as long as for any broker, although it asks for what is first and for what is
+    last. Its session is long: meanwhile nobody knows that it is frozen.
+    """
+    asked, ask = [], Session.request
+
+    async def noted(self, broker, api, *rest, **how):
+        asked.append((broker, api))
+        return await ask(self, broker, api, *rest, **how)
+
+    settings = {"zookeeper.session.timeout.ms": "60000"}
+    with (
+        ClusterHarness(tmp_path / "two", brokers=2, settings=settings) as harness,
+        Admin(bootstrap_servers=harness.broker(0).address) as admin,
+    ):
+        admin.create_topics([NewTopic(TOPIC, 4, 1)])
+        monkeypatch.setattr(Session, "request", noted)
+        os.kill(harness.broker(1).pid, signal.SIGSTOP)
+        try:
+            extents = find_extents(admin, [TopicPartition(TOPIC, number) for number in range(4)])
+        finally:
+            os.kill(harness.broker(1).pid, signal.SIGCONT)
+    assert asked.count((0, ApiKey.LIST_OFFSETS)) == 2
+    assert asked.count((1, ApiKey.LIST_OFFSETS)) == 1
+    assert len(extents.end) == len(extents.failures) == 2
 
 
 def test_groups_are_listed_but_for_those_that_a_frozen_broker_coordinates(run, half):
