@@ -425,6 +425,28 @@ def test_a_batch_is_decided_though_its_orphans_cannot_be_listed(cluster, decide,
     assert "a broker has just died" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "is_refused"),
+    [("there", "here", True), ("there", "there", False), (None, "here", False), ("there", None, False)],
+)
+def test_a_batch_goes_where_the_last_one_went_as_far_as_that_is_known(cluster, decide, before, now, is_refused):
+    decide().commit(0, [], target=before)
+    mine = cluster.attempt(1)
+    if is_refused:
+        with pytest.raises(DataSourceError, match=r"^\[SPARKLOG_OTHER_TOPIC\] .*topic 'here'.* to topic 'there'"):
+            decide().commit(1, [mine], target=now)
+    else:
+        decide().commit(1, [mine], target=now)
+    assert cluster.states[mine] == (OPEN if is_refused else ENDED[True])
+    assert [each.batch for each in cluster.decisions()] == ([0] if is_refused else [0, 1])
+
+
+@pytest.mark.parametrize(("batch", "run", "is_told"), [(3, "run", True), (0, "run", False), (3, None, False)])
+def test_a_run_that_begins_in_the_middle_is_told_of(cluster, decide, caplog, batch, run, is_told):
+    decide().commit(batch, [cluster.attempt(1)], run)
+    assert ("nothing is known of what scope a name wrote before batch 3" in caplog.text) is is_told
+
+
 def lost(cluster):
     cluster.lost_records = True
     return cluster.attempt(9, run="before")
