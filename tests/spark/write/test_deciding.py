@@ -2,6 +2,8 @@
 
 import logging
 import re
+from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
@@ -14,7 +16,8 @@ from sparklog.record.compression import CompressionType
 from sparklog.spark.write import decider as module
 from sparklog.spark.write.attempt_names import AttemptName
 from sparklog.spark.write.decider import Decider
-from sparklog.spark.write.decisions import NO_BATCH, Decision, Scope
+from sparklog.spark.write.decisions import NO_BATCH, Decision, Scope, declaration
+from sparklog.spark.write.options import BY_COLUMN
 from sparklog.structs import DECISIONS_TOPIC, TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -50,6 +53,7 @@ class Cluster:
         self.open_clients = []
         self.settings = []
         self.asked_as_own, self.settled = [], []
+        self.topics = {}
 
     def fault(self, name):
         """Raise what was laid down for this question: once, or always."""
@@ -75,6 +79,12 @@ class _Client:
     def __init__(self, cluster, config=None):
         self.cluster, self.config, self.clock = cluster, config, cluster.clock
         cluster.open_clients.append(self)
+
+    def describe(self, names):
+        self.cluster.fault("describe")
+        if missing := names - self.cluster.topics.keys():
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {missing}")
+        return {name: SimpleNamespace(topic_id=self.cluster.topics[name]) for name in names}
 
     def close(self):
         self.cluster.open_clients.remove(self)
@@ -439,6 +449,49 @@ def test_a_batch_goes_where_the_last_one_went_as_far_as_that_is_known(cluster, d
         decide().commit(1, [mine], target=now)
     assert cluster.states[mine] == (OPEN if is_refused else ENDED[True])
     assert [each.batch for each in cluster.decisions()] == ([0] if is_refused else [0, 1])
+
+
+GONE = pytest.mark.parametrize(
+    ("topics", "code", "said"),
+    [
+        ({}, "SPARKLOG_UNKNOWN_TOPIC", r"there is no topic \{'here'\}: it was deleted after tasks had written to it"),
+        ({"here": UUID(int=2)}, "SPARKLOG_TOPIC_RECREATED", "topic 'here' was deleted and created again after tasks"),
+    ],
+)
+HERE = ("here", UUID(int=1))
+
+
+@GONE
+def test_a_batch_is_not_decided_whose_topic_is_gone(cluster, decide, topics, code, said):
+    cluster.topics = topics
+    mine = cluster.attempt(1)
+    with pytest.raises(DataSourceError, match=rf"^\[{code}\] {said}.*: write it again$"):
+        decide().commit(0, [mine], topics={HERE})
+    assert (cluster.decisions(), cluster.states[mine]) == ([], OPEN)
+
+
+@GONE
+def test_a_replay_whose_topic_is_gone_says_how_to_go_on(cluster, decide, topics, code, said):
+    cluster.topics = dict([HERE])
+    assert decide().commit(4, [cluster.attempt(1)], topics={HERE}, target="here").topic_id == HERE[1]
+    cluster.topics = topics
+    advice = rf".*; batch 4 of 'a name' is not written again; .* now: {declaration(RESUMABLE, 3)}; .*: "
+    with pytest.raises(DataSourceError, match=rf"^\[{code}\] {said}{advice}{declaration(RESUMABLE, 4)}$"):
+        decide().commit(4, [cluster.attempt(2)], target="here")
+
+
+@pytest.mark.parametrize("target", [None, BY_COLUMN, "elsewhere"])
+def test_a_replay_asks_for_no_topic_that_its_decision_does_not_know(cluster, decide, target):
+    cluster.topics = dict([HERE])
+    assert decide().commit(4, [cluster.attempt(1)], topics={HERE}, target=target).topic_id is None
+    cluster.topics = {}
+    assert decide().commit(4, [cluster.attempt(2)], target=target).target == target
+
+
+def test_topics_that_cannot_be_asked_for_are_not_taken_for_gone(cluster, decide):
+    cluster.faults["describe"] = broken()
+    with pytest.raises(ApiError, match="a broker has just died"):
+        decide().commit(0, [cluster.attempt(1)], topics={HERE})
 
 
 @pytest.mark.parametrize(("batch", "run", "is_told"), [(3, "run", True), (0, "run", False), (3, None, False)])
