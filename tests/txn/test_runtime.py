@@ -153,12 +153,15 @@ def test_what_ends_is_counted_and_of_deciders_as_a_decision(
     monkeypatch.setattr(runtime, "DECIDER_PREFIX", prefix)
 
     async def body(scene: Scene) -> None:
-        await scene.end(await scene.opened(), commit=commit)
-        async with asyncio.timeout(60):
-            while not scene.txns.ended:
-                await asyncio.sleep(0.01)
-        assert scene.txns.ended == {(S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT, False): 1}
-        assert scene.txns.decisions == decisions * commit
+        kind = (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT, False)
+        producer = await scene.producer()
+        for number in (1, 2):
+            assert await scene.txns.add_partitions(ID, producer, [A, B]) is E.NONE
+            assert await scene.end(producer, commit=commit) is E.NONE
+            async with asyncio.timeout(60):
+                while scene.txns.ended != {kind: number}:
+                    await asyncio.sleep(0.01)
+            assert scene.txns.decisions == number * decisions * commit
 
     play(body)
 
