@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.loads.raw import connect
 from benchmarks.stalls.cluster import MANY, PARTITIONS, TIMEOUT_MS, Case, Cluster, request
@@ -208,7 +208,7 @@ def _told(connection: BlockingConnection, topic: str) -> Iterator[int]:
         connection.send(ApiKey.FETCH, version, fetch_wire.encode_request(request, version))
         _, answered, body = connection.receive()
         _, (partition,) = fetch_wire.decode_response(body, answered)
-        ends = [batch.last_offset for chunk in partition.records for batch in iter_batches(chunk)]
+        ends = [batch.last_offset for chunk in partition.records for batch in iter_batches(cast(memoryview, chunk))]
         if not ends:
             return
         yield len(partition.aborted or ())
