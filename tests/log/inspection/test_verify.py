@@ -22,6 +22,7 @@ from sparklog.log.inspection.dump_batches import DumpOptions
 from sparklog.log.inspection.index_check import read_index
 from sparklog.log.inspection.segment_check import SegmentCheck, check_segment
 from sparklog.log.inspection.segment_facts import SegmentFacts, SegmentJob
+from sparklog.log.inspection.verify import Verification
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.producer_snapshot import encode_snapshot, read_snapshot
 from sparklog.record import layout
@@ -206,6 +207,31 @@ def test_damaged_meta_properties_are_named(log_dir):
     assert the_problem(log_dir)[:2] == ("error", "meta.properties")
     path.write_bytes(b"\xff\xfe")
     assert the_problem(log_dir)[:2] == ("error", "meta.properties")
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_sound"),
+    [
+        ("version=0\nbroker.id=3\ncluster.id=c", True),
+        ("version=1\nnode.id=3\ncluster.id=c", True),
+        ("version=2\nbroker.id=3\ncluster.id=c", False),
+        ("broker.id=3\ncluster.id=c", False),
+        ("version=0\ncluster.id=c", False),
+        ("version=0\nbroker.id=three\ncluster.id=c", False),
+        ("version=0\nbroker.id=3", False),
+        ("version=0\nbroker.id=3\ncluster.id=", False),
+        ("", False),
+    ],
+)
+def test_the_owner_of_a_directory_has_a_version_a_number_and_a_cluster(log_dir, lines, is_sound):
+    (log_dir / "meta.properties").write_text(f"#\n{lines}\n")
+    wrong = ("error", "meta.properties", "lacks a version of 0 or 1, a broker.id or a cluster.id")
+    assert problems(log_dir) == ([] if is_sound else [wrong])
+
+
+def test_a_directory_that_no_broker_has_owned_yet_lacks_nothing(log_dir):
+    (log_dir / "meta.properties").unlink()
+    assert problems(log_dir) == []
 
 
 # The end of a log
@@ -642,6 +668,15 @@ def test_partitions_that_a_checkpoint_lists_in_vain_are_noted(log_dir):
     assert ("log-start-offset-checkpoint", "lists partitions that are not here: gone-3") in notes(log_dir)
 
 
+@pytest.mark.parametrize(("count", "named"), [(5, 5), (6, 5), (8, 5)])
+def test_of_many_partitions_that_a_checkpoint_lists_in_vain_the_first_are_named(log_dir, count, named):
+    lines = "".join(f"gone {number} 1\n" for number in reversed(range(count)))
+    (log_dir / "log-start-offset-checkpoint").write_text(f"0\n{count}\n{lines}")
+    (what,) = (what for name, what in notes(log_dir) if name == "log-start-offset-checkpoint")
+    more = f" and {count - named} more" if count > named else ""
+    assert what == f"lists partitions that are not here: {', '.join(f'gone-{n}' for n in range(named))}{more}"
+
+
 def test_one_topic_has_one_id(log_dir):
     twin = copy_of(log_dir / "txn-0", log_dir / "..")
     twin = twin.rename(log_dir / "txn-1")
@@ -684,6 +719,50 @@ def test_leftovers_are_noted(log_dir):
     assert said["lost+found"] == "not a partition's directory"
 
 
+def test_what_lies_in_a_log_directory_is_noted_unless_it_belongs_there(log_dir):
+    before = notes(log_dir)
+    stray = f"gone-0.{'0' * 32}-stray"
+    (log_dir / stray).mkdir()
+    for name in (".lock", ".sparklog-session", "meta.properties.7.tmp", "notes.txt"):
+        (log_dir / name).touch()
+    assert sorted(set(notes(log_dir)) - set(before)) == [
+        (stray, "a partition that the cluster did not know, kept aside; no broker serves it"),
+        ("meta.properties.7.tmp", "a small file that was not finished"),
+        ("notes.txt", "not a file of a log directory"),
+    ]
+    with (log_dir / ".lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "meta.properties.7.tmp" not in dict(notes(log_dir)), "the broker is just writing it"
+
+
+def without_a_segment(log_dir):
+    """The number of holes that are told of in a partition that lacks its second segment."""
+    for path in (log_dir / "txn-0").glob(f"{segments(log_dir / 'txn-0')[1].stem}.*"):
+        path.unlink()
+
+    def holes():
+        return sum("are in no segment" in what for _, _, what in problems(log_dir))
+
+    return holes
+
+
+def test_a_hole_in_what_was_cleaned_is_none(log_dir):
+    holes = without_a_segment(log_dir)
+    assert holes() == 1
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\ntxn 0 5\n")
+    assert holes() == 0
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\ntxn 1 5\n")
+    assert holes() == 1
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets-7", "__transaction_state-7"])
+def test_a_hole_in_a_topic_that_is_always_compacted_is_none(log_dir, name):
+    holes = without_a_segment(log_dir)
+    (log_dir / "txn-0" / "partition.metadata").unlink()
+    (log_dir / "txn-0").rename(log_dir / name)
+    assert holes() == 0
+
+
 def test_a_segment_with_a_wrong_name_is_an_error(log_dir):
     shutil.copy(segments(log_dir / "txn-0")[0], log_dir / "txn-0" / "42.log")
     severity, name, what = the_problem(log_dir)
@@ -709,6 +788,51 @@ def test_an_empty_partition_is_noted(log_dir):
 
 def test_directories_of_log_directories_are_searched(log_dir):
     assert check(log_dir.parent)[1] == check(log_dir)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("meta.properties", True),
+        ("recovery-point-offset-checkpoint", True),
+        ("log-start-offset-checkpoint", True),
+        ("replication-offset-checkpoint", False),
+    ],
+)
+def test_a_log_directory_without_partitions_is_known_by_its_files(tmp_path, name, is_one):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / name).touch()
+    for directory in (tmp_path, tmp_path / "logs"):
+        if is_one:
+            assert check(directory)[1].partitions == 0
+        else:
+            with pytest.raises(LogError, match=f"{directory} is neither"):
+                check(directory)
+
+
+def test_how_much_there_is_to_check_is_known_before(log_dir):
+    logs = list(log_dir.rglob("*.log"))
+    assert Verification([log_dir]).prepare() == sum(path.stat().st_size for path in logs)
+
+
+def test_a_partition_that_its_broker_removes_meanwhile_is_no_damage(log_dir, monkeypatch):
+    partition = log_dir / "txn-0"
+
+    def look(job, advance=None):
+        facts = check_segment(job, advance)
+        if job.limit is None:
+            shutil.rmtree(partition)
+        return facts
+
+    flip(segments(partition)[0], 100)
+    monkeypatch.setattr(verify, "check_segment", look)
+    with (log_dir / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found, summary = check(partition)
+    assert [(each.path, each.what) for each in found if each.path == partition] == [
+        (partition, "gone since the check began")
+    ]
+    assert (summary.is_sound, summary.partitions, summary.segments) == (True, 1, 0)
 
 
 def test_nothing_to_check_is_refused(tmp_path):
