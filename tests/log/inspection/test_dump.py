@@ -1,19 +1,24 @@
 """Dumping: every kind of file is shown whole, damage with its place, and nothing is changed."""
 
+import fcntl
 import shutil
 import struct
 
+import crc32c
 import pytest
 from golden.samples import golden_records
 from log.inspection.damage import GOLDEN, STOPPED, copy_of, flip, state_of
-from log.samples import batch_of
+from log.samples import batch_of, in_a_row, marker_of, transactional
 
 from sparklog.errors import LogError
 from sparklog.log.inspection.batch_walk import BatchWalk
 from sparklog.log.inspection.dump import dump_file, expand
 from sparklog.log.inspection.dump_batches import DumpOptions
+from sparklog.log.producer_snapshot import BatchMetadata, ProducerEntry, encode_snapshot
+from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_header
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.control import ControlType
 
 ALL = DumpOptions()
 RECORDS = DumpOptions(records=True)
@@ -116,6 +121,78 @@ def test_a_sequence_is_counted_on_and_wraps(tmp_path):
     assert [each["sequence"] for each in fields(path, RECORDS, "record")] == [2**31 - 2, 2**31 - 1, 0]
 
 
+def changed(batch, *changes):
+    """The batch with other fields in its header, and the CRC that these have: (form, place, value) of each."""
+    data = bytearray(batch)
+    for form, place, value in changes:
+        form.pack_into(data, place, value)
+    layout.UINT32.pack_into(data, layout.CRC, crc32c.crc32c(data[layout.ATTRIBUTES :]))
+    return bytes(data)
+
+
+def test_whose_a_batch_is_and_what_its_attributes_say_is_shown(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    append_time = layout.TRANSACTIONAL_BIT | layout.LOG_APPEND_TIME_BIT | layout.DELETE_HORIZON_BIT
+    marker = marker_of(7, ControlType.ABORT, epoch=2, coordinator_epoch=5)
+    kept = changed(transactional(7, 3, 2, epoch=2), (layout.INT16, layout.ATTRIBUTES, append_time))
+    path.write_bytes(b"".join(in_a_row([kept, marker])))
+    batch, first, second, control, ended = fields(path, RECORDS)
+    assert [batch[name] for name in ("producerId", "producerEpoch", "baseSequence", "lastSequence")] == [7, 2, 3, 4]
+    assert (batch["isTransactional"], batch["isControl"], control["isControl"]) == (True, False, True)
+    assert (batch["deleteHorizonMs"], control["deleteHorizonMs"]) == (RecordBatch(kept).base_timestamp, None)
+    assert (batch["LogAppendTime"], "CreateTime" in batch) == (RecordBatch(kept).max_timestamp, False)
+    assert [(each["offset"], each["sequence"], "LogAppendTime" in each) for each in (first, second)] == [
+        (0, 3, True),
+        (1, 4, True),
+    ]
+    assert (ended["offset"], ended["endTxnMarker"], ended["coordinatorEpoch"]) == (2, "ABORT", 5)
+
+
+def test_a_control_record_that_is_no_marker_is_shown_with_its_key_and_value(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    builder = RecordBatchBuilder(is_control=True)
+    builder.append(1, b"k", b"v")
+    path.write_bytes(builder.build())
+    (record,) = fields(path, RECORDS, "record")
+    assert (record["key"], record["value"], "endTxnMarker" in record) == (b"k", b"v", False)
+
+
+def test_a_codec_that_nobody_knows_is_shown_by_its_number_and_is_damage(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(changed(batch_of(1), (layout.INT16, layout.ATTRIBUTES, 5)))
+    batch, problem = entries(path, RECORDS)
+    assert (batch.fields["compresscodec"], batch.is_damage) == ("unknown-5", True)
+    assert (problem.kind, problem.fields["severity"], problem.fields["position"]) == ("problem", "error", 0)
+    assert "unknown compression code 5" in problem.fields["what"]
+
+
+def test_records_that_cannot_be_read_are_a_problem_of_their_batch(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    broken = bytearray(batch_of(1, 2))
+    broken[layout.RECORDS] = 0x7E  # the first record's length
+    path.write_bytes(b"".join(in_a_row([batch_of(1), changed(broken)])))
+    *_, batch, problem = entries(path, RECORDS)
+    assert (batch.kind, batch.is_damage, batch.fields["isvalid"]) == ("batch", False, True)
+    assert (problem.kind, problem.is_damage, problem.fields["severity"]) == ("problem", True, "error")
+    assert problem.fields["position"] == batch.fields["position"] == len(batch_of(1))
+    assert not any(each.is_damage for each in entries(path)), "without the records nothing is wrong with it"
+
+
+@pytest.mark.parametrize(
+    ("tail", "is_written"), [(bytes(batch_of())[:-1], True), (bytes(80), True), (b"?" * 80, False)]
+)
+def test_what_a_broker_is_just_writing_is_no_damage(tmp_path, tail, is_written):
+    (tmp_path / "t-0").mkdir()
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    path.write_bytes(bytes(batch_of()) + tail)
+    with (tmp_path / ".lock").open("w") as lock:
+        assert entries(path)[-1].is_damage
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        last = entries(path)[-1]
+    assert (last.kind, last.is_damage) == ("damage", not is_written)
+    assert last.fields["what"].endswith(" (being written)") == is_written
+
+
 def test_a_range_of_offsets_is_shown(segment):
     def shown(**how):
         found = fields(segment, DumpOptions(records=True, **how))
@@ -211,11 +288,40 @@ def test_old_formats_are_shown(path):
         assert records[0]["value"] == b"value"
 
 
+@pytest.mark.parametrize("name", ["magic-0-gzip.log", "magic-1-none.log", "magic-1-gzip.log"])
+def test_a_range_of_offsets_of_an_old_format_is_shown(name):
+    path = GOLDEN / "kafka-legacy" / name
+
+    def shown(**how):
+        return [each["offset"] for each in fields(path, DumpOptions(records=True, **how), "record")]
+
+    every = shown()
+    assert len(every) > 6
+    assert (shown(first=3, last=5), shown(first=5), shown(last=1)) == ([3, 4, 5], every[5:], [0, 1])
+    assert entries(path, DumpOptions(first=every[-1] + 1)) == []
+    batches = fields(path)
+    assert fields(path, DumpOptions(batches=2)) == batches[:2]
+
+
+def test_messages_before_a_range_of_an_old_format_are_not_shown():
+    path = GOLDEN / "kafka-legacy" / "magic-1-none.log"
+    assert [each["offset"] for each in fields(path, DumpOptions(first=3, last=5))] == [3, 4, 5]
+
+
 def test_damage_in_an_old_format_is_shown(tmp_path):
     path = tmp_path / "00000000000000000000.log"
     sound = (GOLDEN / "kafka-legacy" / "magic-1-none.log").read_bytes()
+    last = fields(GOLDEN / "kafka-legacy" / "magic-1-none.log")[-1]
     path.write_bytes(sound[:-3])
-    assert entries(path)[-1].fields["what"] == "a batch that is cut short"
+    damage = entries(path)[-1]
+    assert (damage.kind, damage.is_damage) == ("damage", True)
+    assert damage.fields == {
+        "position": last["position"],
+        "size": last["size"] - 3,
+        "what": "a batch that is cut short",
+        "nextGood": None,
+        "head": sound[last["position"] :][:32],
+    }
     path.write_bytes(sound)
     flip(path, 60)
     assert [each.fields["isvalid"] for each in entries(path)][:3] == [True, False, True]
@@ -261,6 +367,13 @@ def test_room_set_aside_in_an_index_is_said(tmp_path):
     assert not any(each.is_damage for each in entries(path))
 
 
+def test_an_aborted_transaction_is_shown_as_it_stands(tmp_path):
+    path = tmp_path / f"{0:020d}.txnindex"
+    path.write_bytes(struct.pack(">hqqqq", 0, 7, 28, 30, 31))
+    shown = {"version": 0, "producerId": 7, "firstOffset": 28, "lastOffset": 30, "lastStableOffset": 31}
+    assert [(each.kind, each.fields, each.is_damage) for each in entries(path)] == [("txnindex", shown, False)]
+
+
 def test_the_small_files_are_shown():
     partition = STOPPED / "txn-0"
     assert fields(partition / "leader-epoch-checkpoint") == [{"epoch": 0, "startOffset": 0}]
@@ -277,6 +390,26 @@ def test_snapshots_are_shown():
         *("producerId", "producerEpoch", "coordinatorEpoch", "currentTxnFirstOffset", "lastTimestamp"),
         *("firstSequence", "lastSequence", "lastOffset", "offsetDelta", "timestamp"),
     ]
+
+
+def test_a_producer_is_shown_with_its_last_batch(tmp_path):
+    path = tmp_path / f"{9:020d}.snapshot"
+    with_batch = ProducerEntry(7, 2, (BatchMetadata(10, 14, 100, 104, 1234),), 1234, 3, 90)
+    path.write_bytes(encode_snapshot([with_batch, ProducerEntry(8, 0)]))
+    producer, without = fields(path)
+    assert producer == {
+        "producerId": 7,
+        "producerEpoch": 2,
+        "coordinatorEpoch": 3,
+        "currentTxnFirstOffset": 90,
+        "lastTimestamp": 1234,
+        "firstSequence": 10,
+        "lastSequence": 14,
+        "lastOffset": 104,
+        "offsetDelta": 4,
+        "timestamp": 1234,
+    }
+    assert (without["producerId"], "lastOffset" in without) == (8, False)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +442,8 @@ def test_what_is_no_file_of_a_log_is_refused(tmp_path):
     (tmp_path / "notes.txt").touch()
     with pytest.raises(LogError, match="is not named like a file of a log"):
         expand(tmp_path / "notes.txt")
+    with pytest.raises(LogError, match="is not named like a file of a log"):
+        entries(tmp_path / "notes.txt")
 
 
 def test_nothing_is_changed(tmp_path):
