@@ -156,6 +156,21 @@ def test_a_broker_that_lacks_what_it_had_at_its_stop_says_nothing(later, homes, 
     manager.close()
 
 
+def test_a_partition_that_cannot_be_served_has_lost_nothing(later, homes, caplog):
+    """It is not served, and the log says so: nobody is told that what it held is gone."""
+    manager = opened(later, homes, since=7)
+    manager.get_or_create(TP, None, None).append_as_leader(batch_of(1), 0)
+    path = manager.logs[TP].directory
+    manager.close()
+    (index,) = path.glob("*.index")
+    index.unlink()
+    index.mkdir()
+    manager = opened(later, homes, since=unbroken_since(homes))
+    assert (set(manager.unusable), manager.unbroken_since) == ({TP}, 7)
+    assert not [line for line in caplog.messages if "have lost what they held" in line]
+    manager.close()
+
+
 def test_a_copy_of_a_directory_says_nothing(later, homes):
     """What was written after the copy was made is not in it, and the broker's life went on."""
     opened(later, homes, since=7).close()

@@ -167,6 +167,15 @@ def test_whose_a_directory_is_is_written_once(home):
         home.own("d", 3)
 
 
+@pytest.mark.parametrize("line", ["broker.id=3", "cluster.id=c"])
+def test_what_the_file_does_not_say_is_held_against_no_broker(home, line):
+    """As a broker leaves it that has not joined its cluster yet."""
+    (home.path / "meta.properties").write_text(f"version=0\n{line}\n")
+    home.own("c", 3)
+    with pytest.raises(ConfigError, match=f"belongs to {line}, not"):
+        home.own("d", 4)
+
+
 def test_what_a_crash_left_of_a_checkpoint_is_removed(home):
     (home.path / f"{RECOVERY_POINTS}.7.tmp").touch()
     home.look()
@@ -180,6 +189,14 @@ def test_what_is_no_file_is_never_opened(tmp_path, name):
     with pytest.raises(LogDirFailed, match=f"{tmp_path / name} is no file, or a link to nothing"):
         LogDir(tmp_path)
     assert unbroken_since([tmp_path]) is None
+
+
+def test_a_link_to_nothing_is_not_followed(tmp_path):
+    """To open it would make a file where it points to."""
+    (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LogDirFailed, match=f"{tmp_path}/.lock is no file, or a link to nothing; remove it"):
+        LogDir(tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_whose_a_directory_is_that_cannot_be_read_is_for_a_person_to_say(home):

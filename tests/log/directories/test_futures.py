@@ -176,6 +176,18 @@ def test_a_copy_that_the_disk_refuses_is_none(rig, step):
     ):
         rig.copies.begin(TP, rig.home)
     assert rig.logs.future_of(TP) is None
+    assert not [*rig.b.glob("t-0*")], "nothing is left of it"
+
+
+def test_a_copy_whose_topic_id_the_disk_refuses_is_none(rig):
+    with FaultyFiles(rig.b, error=errno.ENOSPC) as files:
+        rig.begin()
+    rig.logs.drop_future(TP)
+    rig.copies.remove(TP, rig.logs.dormant.pop(TP))
+    last = files.count - 1  # what a copy needs last is its topic id
+    with FaultyFiles(rig.b, fail_at=last, error=errno.ENOSPC), pytest.raises(DiskFull):
+        rig.copies.begin(TP, rig.home)
+    assert not [*rig.b.glob("t-0*")]
 
 
 def test_nothing_is_copied_of_what_is_not_served(rig):

@@ -989,6 +989,19 @@ def test_deleted_segments_wait_no_longer_when_the_wall_clock_is_set_back(later, 
     manager.close()
 
 
+def test_what_a_removal_that_was_broken_off_has_left_goes_with_the_next(later, tmp_path):
+    manager = rolled(later, tmp_path, **{"file.delete.delay.ms": "0"})
+    manager.delete_old_segments(ONE, 6)
+    doomed = set((tmp_path / "t-0").glob("*.deleted"))
+    removal = manager.unlink_due()
+    next(removal)
+    removal.close()
+    assert len(set((tmp_path / "t-0").glob("*.deleted"))) == len(doomed) - 1 > 0
+    finish(manager.unlink_due())
+    assert not list((tmp_path / "t-0").glob("*.deleted"))
+    manager.close()
+
+
 def test_a_file_that_cannot_be_removed_is_the_failure_of_its_directory(later, tmp_path):
     manager = rolled(later, tmp_path, **{"file.delete.delay.ms": "0"})
     failures = []

@@ -181,7 +181,7 @@ def test_where_no_directory_can_be_looked_through_that_is_the_end(dirs):
         logs.load({})
 
 
-def test_partitions_of_a_directory_that_fails_are_not_served_and_say_why(dirs):
+def test_partitions_of_a_directory_that_fails_are_not_served_and_say_why(dirs, caplog):
     logs = opened(dirs)
     homes = {}
     for number in range(4):
@@ -191,6 +191,7 @@ def test_partitions_of_a_directory_that_fails_are_not_served_and_say_why(dirs):
     held = {tp: logs.logs[tp] for tp in lost}
     logs.fail(dirs[0], "it has burnt")
     logs.fail(dirs[0], "again")
+    assert [line.partition(": ")[2] for line in caplog.messages] == ["it has burnt; 2 partition(s) go with it"]
     assert set(logs.logs) == set(homes) - lost
     assert logs.unusable == dict.fromkeys(lost, f"its log directory {dirs[0]} failed: it has burnt")
     assert failures_of(logs) == {dirs[0]: "it has burnt"}
