@@ -390,11 +390,14 @@ class Drill:
 
     def _close(self) -> None:
         """When no transaction is open any more: the logs, and what the groups have committed."""
-        eventually(lambda: all(map(self._settled, self.transactional_ids)), END_S, "the transactions to end")
+        self._settle()
         for tp in self.partitions:
             eventually(lambda tp=tp: self._dumped(tp), END_S, f"all of {tp}")
         for group in self.groups:
             eventually(lambda group=group: self._fetched(group), END_S, f"the offsets of {group}")
+
+    def _settle(self) -> None:
+        eventually(lambda: all(map(self._settled, self.transactional_ids)), END_S, "the transactions to end")
 
     def _settled(self, transactional_id: str) -> bool:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -410,11 +413,14 @@ class Drill:
     def _dumped(self, tp: TopicPartition) -> bool:
         for address in self.addresses:
             with suppress(*_AWAY), self.connect(address) as connection:
-                found = final_log(connection, tp)
+                found = self._final_log(connection, tp)
                 if found is not None:
                     self._record("final log", **found)
                     return True
         return False
+
+    def _final_log(self, connection: BlockingConnection, tp: TopicPartition) -> dict[str, Any] | None:
+        return final_log(connection, tp)
 
     def _fetched(self, group: str) -> bool:
         asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None, member_epoch=-1)
@@ -457,24 +463,25 @@ class SecureDrill(ByPassword):
         return SecureClusterHarness(home, brokers, SETTINGS)
 
 
-def final_log(connection: BlockingConnection, tp: TopicPartition) -> dict[str, Any] | None:
-    """The fields of a ``final log`` event; None if this broker does not lead the partition now.
+def final_log(connection: BlockingConnection, tp: TopicPartition, start: int = 0) -> dict[str, Any] | None:
+    """The fields of a ``final log`` event; None if this broker does not lead the partition now, or it begins later.
 
     Behind the last batch of a compacted log there may be offsets whose records are gone.
     """
     batches: list[dict[str, Any]] = []
-    offset, end, is_more = 0, 1, True
+    offset, end, is_more = start, start + 1, True
     while offset < end and is_more:
         found = wire.fetch(connection, tp, offset, version=wire.OF_LEADERS)
         if found.error is not ErrorCode.NONE:
             return None
-        more = [_described(batch) for chunk in found.records for batch in iter_batches(chunk)]
+        more = [described_batch(batch) for chunk in found.records for batch in iter_batches(chunk)]
         batches, is_more = batches + more, bool(more)
-        offset, end = batches[-1]["last"] + 1 if batches else 0, found.high_watermark
-    return {"topic": tp.topic, "partition": tp.partition, "start": 0, "end": end, "batches": batches}
+        offset, end = batches[-1]["last"] + 1 if batches else start, found.high_watermark
+    return {"topic": tp.topic, "partition": tp.partition, "start": start, "end": end, "batches": batches}
 
 
-def _described(batch: Any) -> dict[str, Any]:
+def described_batch(batch: Any) -> dict[str, Any]:
+    """As a ``final log`` event tells it."""
     records = [] if batch.is_control else list(iter_records(batch))
     return {
         "offset": batch.base_offset,

@@ -15,16 +15,32 @@ from typing import Any, ClassVar
 from histories.clients import CONFLUENT, OWN
 from histories.compacting_jobs import CompactingJobs
 from histories.direct_reader import DirectReader
-from histories.drill import _AWAY, COPIERS, END_S, PARTITIONS, READERS, SOURCE, TARGET, ByPassword, Workload
+from histories.drill import (
+    _AWAY,
+    COPIERS,
+    END_S,
+    PARTITIONS,
+    READERS,
+    SOURCE,
+    TARGET,
+    ByPassword,
+    Workload,
+    final_log,
+)
 from histories.faulty_cluster import FaultyBroker, FaultyCluster
+from histories.history import load
+from histories.offloading_jobs import OffloadingJobs
 from histories.replicated import BROKERS, REPLICATED, RESTS_S, ReplicatedDrill, to
 from histories.schedule import Harm, Rounds, draw, told
 from histories.watcher import Place, open_zookeeper
+from integration import wire
 
 from sparklog.client.admin.admin import Admin, Replica
-from sparklog.errors import SparklogError
+from sparklog.errors import ErrorCode, SparklogError
+from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ElectLeadersRequest
+from sparklog.spark.lake.places.file_place import PARQUET, SEGMENTS
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.testing.eventually import eventually
 from sparklog.zk.client import ZkClient
@@ -51,6 +67,16 @@ _CLEANED = re.compile(r"Log cleaner thread \d+ cleaned log (\S+)-\d+ ")
 _MISSED = re.compile(r"broker (\d+)(?:, the controller,)? is gone: its address, \S+ refuses connections")
 HASTY = "hasty"
 """The topic, the group of its reader, and the first word of its writer's name: what is acknowledged by one replica."""
+DRAINED = "drained"
+"""The topic, and the first word of its writer's name: what is offloaded is deleted, and nothing else is."""
+_DRAINING = {"log.retention.check.interval.ms": 500}
+_DRAINED_CONFIGS = {
+    "segment.bytes": "4000",
+    "retention.ms": "1000",
+    "sparklog.offload.required": "true",
+    "sparklog.offload.max.bytes": "1000000000",
+}
+_EARLIEST = -2
 _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _PATIENCE_S = 5.0
@@ -61,9 +87,10 @@ _SOON_MS = 3000
 class Fire(ReplicatedDrill):
     """``harms`` is the schedule. ``hasty``: some records are sent with acks=1. ``compacts``: segments are so small that
     the internal topics are compacted all the time, and there is a table, which is too; with ``has_jobs`` jobs compact
-    that beside the brokers. ``reads_files``: somebody reads from the brokers' files, as tasks of Spark do. ``refuses``:
-    brokers that are gone refuse connections, so that nobody waits for their sessions; else they are silent, as where a
-    machine is gone.
+    that beside the brokers. ``reads_files``: somebody reads from the brokers' files, as tasks of Spark do.
+    ``offloads``: jobs offload the topics to files, and what they have of one topic is deleted. ``refuses``: brokers
+    that are gone refuse connections, so that nobody waits for their sessions; else they are silent, as where a machine
+    is gone.
     """
 
     topics: Mapping[str, int] = {**PARTITIONS, HASTY: 1}
@@ -79,10 +106,13 @@ class Fire(ReplicatedDrill):
         self.compacts = Random(f"compaction {seed}").random() < 0.5  # drawn apart: the rest is as it was without
         self.has_jobs = self.compacts and Random(f"jobs {seed}").random() < 0.5
         self.reads_files = Random(f"files {seed}").random() < 0.5
+        self.offloads = Random(f"offload {seed}").random() < 0.5
         self.refuses = Random(f"refusals {seed}").random() < 0.7
         if self.compacts:
             self.topics = {TABLE: 2, **self.topics}
             self.transactional_ids = (*self.transactional_ids, TABLE)
+        if self.offloads:
+            self.topics = {**self.topics, DRAINED: 1}
         self.harms = draw(chance, BROKERS, count, flushes=self.flushes, log_dirs=self.log_dirs)
         kinds = chance.choice([(OWN, CONFLUENT), (CONFLUENT, OWN)])
         self._undone = ExitStack()
@@ -92,23 +122,26 @@ class Fire(ReplicatedDrill):
         super().__init__(home, seed, BROKERS, Workload(kinds, chance.choice(list(READERS.values()))))
         read = (SOURCE, TARGET, *([TABLE] if self.compacts else []))
         self._direct_reader = DirectReader(self.history, read, self._client_now)
+        offloaded = {PARQUET: read, SEGMENTS: (*read, DRAINED)}
+        self._offloading = OffloadingJobs(home / "places", self._logs, seed, offloaded, self._client_now)
 
     def told(self) -> str:
         """What is done, a line each."""
         how = f"flushing {'on' if self.flushes else 'off'}, acks=1 {'too' if self.hasty else 'never'}"
         how += f", log directories: {self.log_dirs}, compaction {'on' if self.compacts else 'off'}"
         how += f"{' by jobs too' if self.has_jobs else ''}{', files are read' if self.reads_files else ''}"
+        how += ", jobs offload" if self.offloads else ""
         how += f", what is gone {'refuses connections' if self.refuses else 'is silent'}"
         return "\n".join([how, *told(self.harms)])
 
     def _make_cluster(self, home: Path, brokers: int) -> FaultyCluster:
         flushing = {"log.flush.interval.messages": 1} if self.flushes else {}
         compacting = _COMPACTING if self.compacts else {}
-        settings = {**REPLICATED, **flushing, **compacting}
+        settings = {**REPLICATED, **flushing, **compacting, **(_DRAINING if self.offloads else {})}
         return FaultyCluster(home, brokers, settings, self.log_dirs, secure=self.is_secure, refuses=self.refuses)
 
     def _configs(self, topic: str) -> Mapping[str, str]:
-        own = {HASTY: {"min.insync.replicas": "1"}, TABLE: _TABLE_CONFIGS}
+        own = {HASTY: {"min.insync.replicas": "1"}, TABLE: _TABLE_CONFIGS, DRAINED: _DRAINED_CONFIGS}
         return dict.fromkeys(_THROTTLED, "*") | own.get(topic, {})
 
     def _is_compacted(self, topic: str) -> bool:
@@ -136,6 +169,9 @@ class Fire(ReplicatedDrill):
                 },
             )
 
+        if self.offloads:
+            mine = {**common, "client": workload.kinds[0]}
+            yield "drained-writer", {**mine, "role": "writer", "rests": RESTS_S, **to(DRAINED, 1)}
         if self.compacts:
             yield from self._table_roles(workload.kinds, common)
 
@@ -184,6 +220,7 @@ class Fire(ReplicatedDrill):
         finally:
             self._jobs.stop()
             self._direct_reader.stop()
+            self._offloading.stop()
 
     def _harm(self, seconds: float, first: Sequence[str]) -> None:
         if self.compacts:
@@ -194,6 +231,8 @@ class Fire(ReplicatedDrill):
             self._jobs.start()
         if self.reads_files:
             self._direct_reader.start()
+        if self.offloads:
+            self._offloading.start()
         for harm in self.harms:
             self._suffer(harm)
         self._undone.close()
@@ -404,6 +443,46 @@ class Fire(ReplicatedDrill):
         if self.reads_files:
             eventually(lambda: self._direct_reader.from_files > 0, END_S, "a read of files")
             self._direct_reader.stop()
+        if self.offloads:
+            for broker in self.cluster.brokers:  # one whose clock is behind deletes nothing
+                broker.set_clock(0)
+            eventually(lambda: self._offloading.commits() > 1, END_S, "commits to each place")
+            eventually(lambda: self._offloading.killed > 0, END_S, "a job to be killed")
+            eventually(self._has_drained, END_S, "records to be deleted once they are offloaded")
+            self._offloading.stop()
+
+    def _has_drained(self) -> bool:
+        with suppress(SparklogError), self._admin() as admin:
+            tp = TopicPartition(DRAINED, 0)
+            return admin.list_offsets({tp: _EARLIEST})[tp].offset > 0
+        return False
+
+    def _settle(self) -> None:
+        super()._settle()
+        if self.offloads:
+            eventually(self._offloading.finish, END_S, "all to be offloaded")
+
+    def _final_log(self, connection: BlockingConnection, tp: TopicPartition) -> dict[str, Any] | None:
+        """What was deleted of a topic is told as its place has it."""
+        if tp.topic != DRAINED:
+            return super()._final_log(connection, tp)
+        code, start, _ = wire.list_offset(connection, tp, _EARLIEST)
+        found = final_log(connection, tp, start) if code is ErrorCode.NONE else None
+        if found is None:
+            return None
+        deleted = [each for each in self._offloading.batches(tp) if each["offset"] < start]
+        return {**found, "start": 0, "batches": [*deleted, *found["batches"]]}
+
+    def _close(self) -> None:
+        super()._close()
+        if self.offloads:
+            logs = [event for event in load(self.history) if event["what"] == "final log"]
+            self._offloading.record_reads(self.history, logs)
+
+    @property
+    def compared(self) -> list[TopicPartition]:
+        """Each replica deletes what is old at its own time."""
+        return [tp for tp in super().compared if tp.topic != DRAINED]
 
     def _homes(self, tp: TopicPartition) -> list[tuple[int, Path | None]]:
         brokers = [self.cluster.brokers[number] for number in sorted(self.watcher.replicas[tp].replicas)]

@@ -63,6 +63,11 @@ class ReplicatedDrill(Drill):
         """All partitions that there are, when a group and a transaction are."""
         return [*self.partitions, *INTERNAL]
 
+    @property
+    def compared(self) -> list[TopicPartition]:
+        """Those whose replicas are the same in the end."""
+        return self.watched
+
     def _homes(self, tp: TopicPartition) -> list[tuple[int, Path | None]]:
         """The brokers that are to have the partition, and its directory on each; None where it has none."""
         raise NotImplementedError
@@ -124,7 +129,7 @@ class ReplicatedDrill(Drill):
         eventually(self._is_copied, END_S, "the replicas to be equally long")
         self.watcher.stop()
         self._stop_brokers()
-        for tp in self.watched:
+        for tp in self.compared:
             homes = {broker_id: home for broker_id, home in self._homes(tp) if home is not None}
             found = (compacted_replicas if self._is_compacted(tp.topic) else replicas)(list(homes.values()))
             for broker_id, fields in zip(homes, found, strict=True):
@@ -142,7 +147,7 @@ class ReplicatedDrill(Drill):
         def length(tp: TopicPartition, home: Path | None) -> int:
             return -1 if home is None else end_of(home) if self._is_compacted(tp.topic) else size(home)
 
-        return all(len({length(tp, home) for _, home in self._homes(tp)}) == 1 for tp in self.watched)
+        return all(len({length(tp, home) for _, home in self._homes(tp)}) == 1 for tp in self.compared)
 
 
 def to(topic: str, partitions: int = 0) -> dict[str, Any]:
