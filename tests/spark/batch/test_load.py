@@ -169,6 +169,26 @@ def test_segments_that_kafka_wrote(spark, records, admin, cluster, topic, tmp_pa
     ] == expected
 
 
+def test_a_damaged_segment_loads_nothing_and_is_named(spark, options, records, admin, cluster, topic, tmp_path):
+    """The segment before it is written by then, and so are other partitions."""
+    for number in range(2):
+        run(spark, options(name=f"{topic}-{number}"))
+    other = f"{topic}-copy"
+    admin.create_topics([NewTopic(other, PARTITIONS, 1)])
+    homes = Path(cluster.brokers[0].spec.data_dir)
+    source = tmp_path / "segments"
+    for number in range(PARTITIONS):
+        shutil.copytree(homes / f"{topic}-{number}", source / f"{topic}-{number}")
+    _, damaged, *_ = sorted(each for each in (source / f"{topic}-1").glob("*.log") if each.stat().st_size)
+    data = bytearray(damaged.read_bytes())
+    data[-1] ^= 0x55
+    damaged.write_bytes(data)
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_NOT_LOADED.*{topic}-1.*{damaged.name}.* CRC "):
+        run(spark, LoadOptions(cluster.bootstrap_servers, other, Source(str(source), "segments"), other))
+    assert not records("read_uncommitted", other)
+    assert [*homes.glob(f"{other}-*/*.tmp")] == []
+
+
 def test_a_name_stands_for_one_load(spark, options, files, records):
     run(spark, options())
     (files / "part-1.parquet").unlink()

@@ -97,9 +97,16 @@ def test_formats_that_follow_one_another(tmp_path):
     assert [each.partition for each in stretches] == [None]
 
 
-def test_a_damaged_segment(tmp_path):
-    (tmp_path / f"{0:020d}.log").write_bytes(bytes(batch_of(1000))[:-1] + b"X")
-    with pytest.raises(CorruptRecord):
+@pytest.mark.parametrize(("place", "said"), [(-1, "batch at offset 1 has CRC"), (16, "magic")])
+def test_a_damaged_segment_is_named(tmp_path, place, said):
+    """The second of three."""
+    for base in range(3):
+        batch = bytearray(batch_of(1000))
+        batch[:8] = base.to_bytes(8, "big")
+        if base == 1:
+            batch[place] ^= 0x55
+        (tmp_path / f"{base:020d}.log").write_bytes(batch)
+    with pytest.raises(CorruptRecord, match=f"^{1:020d}.log: .*{said}"):
         values(segment_stretches(str(tmp_path)))
 
 

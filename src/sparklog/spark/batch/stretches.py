@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sparklog.errors import DataSourceError
+from sparklog.errors import CorruptRecord, DataSourceError
 from sparklog.log.files import LOG_SUFFIX, find_base_offset, parse_partition_dir
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import HEADERS_TYPE, ColumnarDecoder
@@ -159,10 +160,20 @@ class SegmentStretch:
     def rows(self) -> Iterator[pa.RecordBatch]:
         visibility = Visibility(_hidden(self.paths), IsolationLevel.READ_COMMITTED)
         for path in self.paths:
-            for columns in _decoded(path, visibility):
-                count = len(columns["value"])
-                number = pa.scalar(self.partition, pa.int32())
-                yield _records(*(columns[name] for name in _COLUMNS), pa.repeat(number, count))
+            with _in_file(path):
+                for columns in _decoded(path, visibility):
+                    count = len(columns["value"])
+                    number = pa.scalar(self.partition, pa.int32())
+                    yield _records(*(columns[name] for name in _COLUMNS), pa.repeat(number, count))
+
+
+@contextmanager
+def _in_file(path: str) -> Iterator[None]:
+    """What is damaged is said with the name of the segment file."""
+    try:
+        yield
+    except CorruptRecord as error:
+        raise CorruptRecord(f"{Path(path).name}: {error}") from error
 
 
 def _entries(path: str) -> Iterator[LegacyMessage | RecordBatch]:
@@ -176,9 +187,7 @@ def _entries(path: str) -> Iterator[LegacyMessage | RecordBatch]:
 def _hidden(paths: Sequence[str]) -> list[tuple[int, int]]:
     """(producer id, first offset) of the transactions that were aborted, or never ended."""
     hidden, begun = [], dict[int, int]()
-    for entry in (each for path in paths for each in _entries(path)):
-        if isinstance(entry, LegacyMessage) or not entry.is_transactional:
-            continue
+    for entry in (each for path in paths for each in _transactional(path)):
         if not entry.is_control:
             begun.setdefault(entry.producer_id, entry.base_offset)
             continue
@@ -186,6 +195,13 @@ def _hidden(paths: Sequence[str]) -> list[tuple[int, int]]:
         if first is not None and entry.record_count and read_marker(entry).type is ControlType.ABORT:
             hidden.append((entry.producer_id, first))
     return [*hidden, *begun.items()]
+
+
+def _transactional(path: str) -> Iterator[RecordBatch]:
+    with _in_file(path):
+        for entry in _entries(path):
+            if isinstance(entry, RecordBatch) and entry.is_transactional:
+                yield entry
 
 
 def _decoded(path: str, visibility: Visibility) -> Iterator[dict[str, pa.Array]]:
