@@ -137,7 +137,7 @@ def test_a_version_is_read_without_the_log(scene):
         offsets(reader.read(task))
 
 
-def test_another_topic_another_cluster_and_one_made_again(scene, cluster, tmp_path):
+def test_another_topic_and_another_cluster(scene, tmp_path):
     full(scene)
     with Admin(bootstrap_servers=scene.servers) as admin:
         admin.create_topics([NewTopic(scene.topic + "-other", 1, 1)])
@@ -151,6 +151,14 @@ def test_another_topic_another_cluster_and_one_made_again(scene, cluster, tmp_pa
         DataSourceError, match=f"nothing of topic {scene.topic} .* of cluster .* but rows of clicks .* of cluster"
     ):
         scene.read(history=str(foreign.path))
+
+
+def test_a_topic_that_was_made_again(scene):
+    full(scene)
+    scene.admin.delete_topics([scene.topic])
+    scene.admin.create_topics([NewTopic(scene.topic, 1, 1)])
+    with pytest.raises(DataSourceError, match=f"nothing of topic {scene.topic} with id .* deleted and made again"):
+        scene.read()
 
 
 def test_a_partition_or_topic_that_is_not_offloaded_yet_is_read_from_the_log(scene):
