@@ -1,6 +1,8 @@
 """One read over a table and a log, by a real broker; the table is written without a JVM (``delta_log``)."""
 
 import json
+import os
+from datetime import UTC, datetime
 
 import pytest
 from spark.lake.history.both_sides import SCHEMA, Query, Scene, compact, offsets
@@ -135,6 +137,28 @@ def test_a_version_is_read_without_the_log(scene):
     compact(scene.table.path)
     with pytest.raises(DataSourceError, match=r"SPARKLOG_HISTORY_GONE.*version 1 .*VACUUM"):
         offsets(reader.read(task))
+
+
+def test_a_time_is_that_of_a_version(scene):
+    """UTC's where it names no zone."""
+    for _ in range(2):
+        scene.send(10)
+        scene.offload()
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
+    for version in range(3):
+        path = scene.table.path / "_delta_log" / f"{version:020d}.json"
+        os.utime(path, (noon, noon + 60 * version))
+    for time, count in (
+        ("2026-01-31T12:00:00", 0),
+        ("2026-01-31T12:01:59", 10),
+        ("2026-01-31T12:02:00", 20),
+        ("2026-01-31T12:01:59Z", 10),
+        ("2026-01-31T14:01:59+02:00", 10),
+        ("2026-01-31T11:02:00-01:00", 20),
+    ):
+        assert scene.read(historyAsOf=time) == list(range(count)), time
+    with pytest.raises(DataSourceError, match=r"no version as of 2026-01-31T12:00:00\+01:00"):
+        scene.read(historyAsOf="2026-01-31T12:00:00+01:00")
 
 
 def test_another_topic_and_another_cluster(scene, tmp_path):
