@@ -16,13 +16,13 @@ SCHEMA = source_schema(include_headers=True)
 class Scene:
     """A topic, and a table of it."""
 
-    def __init__(self, servers, topic, path, partitions=1):
+    def __init__(self, servers, topic, path, partitions=1, **configs):
         self.servers, self.topic, self.partitions = servers, topic, partitions
         self.admin = Admin(bootstrap_servers=servers)
         self.producer = Producer(bootstrap_servers=servers)
         self.table = DeltaLog(path)
         self.sent = [0] * partitions
-        self.admin.create_topics([NewTopic(topic, partitions, 1, {"retention.ms": "-1"})])
+        self.admin.create_topics([NewTopic(topic, partitions, 1, {"retention.ms": "-1"} | configs)])
 
     def close(self):
         self.producer.close()

@@ -7,8 +7,21 @@ import pytest
 from deltalake import DeltaTable
 from spark.lake.history.both_sides import Query, Scene, offsets
 
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 STEPS = 40
+SMALL = {"segment.bytes": "300", "file.delete.delay.ms": "0"}
+"""A segment has a few records, and its file is gone as soon as all of them are deleted."""
+
+
+@pytest.fixture(scope="module")
+def eager(tmp_path_factory):
+    """A broker that looks for old segments all the time: their files are deleted under the readers."""
+    settings = {"log.retention.check.interval.ms": "50"}
+    with ClusterHarness(tmp_path_factory.mktemp("eager"), settings=settings) as running:
+        yield running
 
 
 class History:
@@ -110,10 +123,10 @@ class History:
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(each, marks=pytest.mark.slow) for each in range(2, 100))])
-def test_every_offset_is_read_once_and_in_order(cluster, topic, tmp_path, monkeypatch, seed):
+def test_every_offset_is_read_once_and_in_order(eager, topic, tmp_path, monkeypatch, seed):
     monkeypatch.setattr("sparklog.spark.lake.history.table_rows.BATCH_BYTES", 200)  # so that a task gives many batches
     chance = random.Random(seed)
-    scene = Scene(cluster.bootstrap_servers, topic, tmp_path / "table", partitions=2)
+    scene = Scene(eager.bootstrap_servers, topic, tmp_path / "table", partitions=2, **SMALL)
     history = History(scene, chance)
     for _ in range(STEPS):
         chance.choice([history.change, history.change, history.batch, history.stream])()
@@ -121,4 +134,8 @@ def test_every_offset_is_read_once_and_in_order(cluster, topic, tmp_path, monkey
     assert history.streamed == {number: [*range(end)] for number, end in enumerate(scene.sent)}
     assert sorted(scene.read()) == sorted(each for end in scene.sent for each in range(end))
     history.query.stop()
+    scene.send(10)
+    scene.trim(scene.sent[0] - 1)
+    first = eager.directory.broker(0) / f"{topic}-0" / f"{0:020d}.log"
+    eventually(lambda: not first.exists(), 60, "the file of what is deleted to go")
     scene.close()
