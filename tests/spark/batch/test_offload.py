@@ -99,6 +99,8 @@ def test_the_table_has_what_the_log_has(spark, cluster, table, options, make, se
     log = f"{table}/_delta_log"
     assert synced == [f"{log}/{second.version:020d}.json", log, table]  # files are synced by Spark's workers
     assert (second.records, second.version, second.behind) == (30, first.version + 1, 0)
+    told = [json.loads(info["userMetadata"]) for info in commit_infos(table)]
+    assert told == [{"sparklog.offload": {name: {"0": end, "1": end}}} for end in (50, 65)]
     assert in_table(spark, table) == in_log(spark, cluster, name)
     assert run(spark, options(name)) == []
 
