@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pickle
 import re
 import shutil
 from contextlib import closing, suppress
@@ -103,6 +104,24 @@ def test_the_table_has_what_the_log_has(spark, cluster, table, options, make, se
     assert told == [{"sparklog.offload": {name: {"0": end, "1": end}}} for end in (50, 65)]
     assert in_table(spark, table) == in_log(spark, cluster, name)
     assert run(spark, options(name)) == []
+
+
+def test_what_tasks_give_back_has_nothing_of_the_records(spark, options, make, send, monkeypatch):
+    """It is all that passes the JVM."""
+    given = []
+
+    def noted(*arguments):
+        given.append(run_in_workers(*arguments))
+        return given[-1]
+
+    monkeypatch.setattr(offload, "run_in_workers", noted)
+    name = make()
+    send(name, 0, 40)
+    (commit,) = run(spark, options(name))
+    ((*outcomes,),) = given
+    assert sum(each.rows for each in outcomes) == commit.records == 40
+    told = pickle.dumps(outcomes)
+    assert [number for number in range(40) if b"value %d" % number in told or b"key %d" % number in told] == []
 
 
 def test_a_table_may_lie_where_names_are_odd(spark, cluster, table, options, make, send):
