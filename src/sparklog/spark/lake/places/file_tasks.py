@@ -126,7 +126,11 @@ class _ParquetFile:
         self._file = place.create(self._path)
         self._sink = _HashingSink(self._file)
         self._rows = 0
-        self._parquet = open_parquet(self._sink, schema, compression)
+        try:
+            self._parquet = open_parquet(self._sink, schema, compression)
+        except BaseException:  # it writes already
+            self.discard()
+            raise
 
     @property
     def size(self) -> int:
