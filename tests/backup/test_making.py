@@ -1,5 +1,7 @@
 """Backups of a real broker's topics: the files have the log's bytes, whatever dies in between."""
 
+import errno
+import itertools
 import random
 from contextlib import suppress
 
@@ -16,6 +18,8 @@ from sparklog.structs import TopicPartition
 from sparklog.testing.files import Crash, FaultyFiles
 
 pytestmark = pytest.mark.integration
+ROOM = ("write", "pwrite", "mkdir", "open")
+"""The steps that need some."""
 
 
 @pytest.fixture
@@ -196,6 +200,33 @@ def test_one_that_dies_at_any_step_is_gone_on_with(cluster, tmp_path, back_up, m
             break
         step += chance.randrange(1, 6)
     for tp in tps:
+        assert saved_bytes(place, made.backup, tp) == log_bytes(cluster, tp)
+
+
+def test_a_place_without_room(cluster, tmp_path, back_up, make, send):
+    """Whatever there is no room for, the backup before stays, and the next one is whole when there is room."""
+    name, root = make(2), tmp_path / "dest"
+    root.mkdir()
+    place = open_place(str(root))
+    send(name, 20)
+    first, failures = back_up(name, place=place).backup, []
+    send(name, 20)
+    for step in itertools.count():
+        with FaultyFiles(root, fail_at=step, error=errno.ENOSPC, lasting=True, half=True, steps=ROOM):
+            try:
+                made = back_up(name, place=place, file_bytes=300)
+                break
+            except (StorageError, OSError) as error:
+                failures.append(str(error))
+        assert [*Backups(place).numbers()] == [0]
+        assert Backups(place).read(0) == first
+        assert verify(place, first) == []
+    assert step > 5
+    assert [each for each in failures if "No space left on device" not in each] == []
+    assert Backups(place).read(1) == made.backup
+    assert verify(place, made.backup) == []
+    for number in range(2):
+        tp = TopicPartition(name, number)
         assert saved_bytes(place, made.backup, tp) == log_bytes(cluster, tp)
 
 

@@ -1,8 +1,11 @@
 """Offloads to files: what is there is what the log has, once, and every commit counts whole or not at all."""
 
+import errno
+import itertools
 import json
 import os
 import random
+import re
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -22,8 +25,12 @@ from sparklog.spark.lake.places.file_place import FilesDestination, FilesTarget
 from sparklog.storage.place import open_place
 from sparklog.storage.segment_file import read_segment
 from sparklog.structs import TopicPartition
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.files import FaultyFiles
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
+ROOM = ("write", "pwrite", "mkdir", "open")
+"""The steps that need some."""
 COLUMNS = ["partition", "offset", "key", "value", "timestamp"]
 
 
@@ -222,6 +229,51 @@ def test_a_task_that_fails_in_its_second_range_leaves_no_file_of_its_first(
 def test_values_that_there_are_not_are_refused(spark, options, wrong, error):
     with pytest.raises(error):
         Offload(spark, options("clicks", **wrong))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "segments"])
+def test_a_place_without_room(spark, in_this_process, interpreted, cluster, uri, options, make, send, kind):
+    """Whatever there is no room for, the place is as it was; and whole when there is room."""
+    name = make()
+    send(name, 10)
+    chosen = options(name, format=kind)
+    run(spark, chosen)
+    before, failures = read_manifest(uri), []
+    send(name, 10)
+    for step in itertools.count():
+        with FaultyFiles(Path(uri), fail_at=step, error=errno.ENOSPC, lasting=True, half=True, steps=ROOM):
+            try:
+                run(spark, chosen)
+                break
+            except DataSourceError as error:
+                failures.append(str(error))
+        assert read_manifest(uri) == before
+        assert [*Path(uri).glob("[!_]*/**/*.part")] == []
+    assert step > 3
+    assert all(re.match(r"\[SPARKLOG_TABLE_NOT_WRITTEN\] .*No space left on device", each) for each in failures)
+    if kind == "parquet":
+        assert in_files(spark, uri) == in_log(spark, cluster, name)
+    else:
+        for tp in (TopicPartition(name, number) for number in range(2)):
+            assert bytes_in_files(uri, tp) == log_bytes(cluster, tp)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "segments"])
+def test_a_damaged_batch_of_the_log_is_not_taken(spark, in_this_process, tmp_path, uri, kind):
+    """Neither it, nor what is behind it, nor what comes before it in the commit."""
+    with ClusterHarness(tmp_path / "cluster") as cluster:
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in range(3):
+                producer.send("clicks", b"value %d" % number, partition=0).result()
+        (log,) = (cluster.directory.broker(0) / "clicks-0").glob("*.log")
+        damaged = log.read_bytes().index(b"value 1")
+        with log.open("r+b") as file:  # in place, for the broker has it open
+            file.seek(damaged)
+            file.write(b"w")
+        with pytest.raises(DataSourceError, match="CRC"):
+            run(spark, OffloadOptions(cluster.bootstrap_servers, ("clicks",), FilesTarget(uri, kind)))
+    assert read_manifest(uri).files == ()
+    assert [path for path in Path(uri).rglob("*") if path.suffix in (".parquet", ".log", ".part")] == []
 
 
 class Died(Exception):

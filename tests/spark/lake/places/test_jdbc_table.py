@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,23 @@ def test_a_topic_made_again_is_refused(spark, admin, options, make, send):
     make()
     with pytest.raises(DataSourceError, match="which was deleted"):
         run(spark, options(name))
+
+
+def test_a_user_that_may_make_no_table_is_told_so(spark, server, database, table, options, make, send):
+    """Nothing is made in its name; once it may, the same job has all."""
+    schema, _, _ = table.partition(".")
+    server.psql(f"create role {schema} login password '{PASSWORD.replace(chr(39), chr(39) * 2)}'")
+    server.psql(f"grant usage on schema {schema} to {schema}")
+    name = make()
+    send(name, 0, 6)
+    chosen = options(name, database=replace(database, user=schema))
+    with pytest.raises(DataSourceError, match=f"permission denied for schema {schema}") as refused:
+        run(spark, chosen)
+    assert PASSWORD not in str(refused.value)
+    assert server.psql(f"select count(*) from pg_tables where schemaname = '{schema}'") == [["0"]]
+    server.psql(f"grant create on schema {schema} to {schema}")
+    (commit,) = run(spark, chosen)
+    assert commit.records == 6
 
 
 def test_times_without_a_date_are_null_and_their_milliseconds_are_there(spark, cluster, server, table, options, make):
