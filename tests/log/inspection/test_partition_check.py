@@ -281,7 +281,7 @@ def with_epochs(home, *pairs):
 
 def of_epochs(home, *runs):
     """A segment of 0 to 20 that is of these epochs: (epoch, first offset, last offset)."""
-    return segment(home, 0, 20, epochs=[EpochRun(*run, 70) for run in runs])
+    return segment(home, 0, 20, epochs=[EpochRun(epoch, first, last, 70) for epoch, first, last in runs])
 
 
 @pytest.mark.parametrize(
