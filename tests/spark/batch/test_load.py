@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from golden.log_dirs import HERE
-from pyspark import StatusTracker
+from pyspark import StatusTracker, TaskContext
 
 from sparklog.client import Admin, Consumer, NewTopic
 from sparklog.client.admin.prepared import PreparedTransaction
@@ -262,6 +262,15 @@ def test_rows_of_a_stage_that_was_tried_again_do_not_count(spark, options, recor
     with pytest.raises(DataSourceError, match=r"SPARKLOG_NOT_LOADED.*tried a stage again"):
         run(spark, options(via="produce"))
     assert not records()
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_a_task_that_produces_is_not_tried_again(monkeypatch, attempt):
+    """Whether it died or Spark speculates: what the attempt before has sent is in the transaction already."""
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(attemptNumber=lambda: attempt, stageId=lambda: 0))
+    job = SimpleNamespace(topic="clicks")
+    with pytest.raises(OSError, match="run it again, without speculation"):
+        load._produced(job, 0, iter(()))
 
 
 @pytest.mark.parametrize(
