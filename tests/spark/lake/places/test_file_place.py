@@ -324,9 +324,30 @@ class Job:
 @pytest.mark.parametrize("kind", ["parquet", "segments"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 50))])
 def test_every_record_is_there_once_whatever_dies(spark, interpreted, cluster, uri, options, make, kind, seed):
-    chance = random.Random(seed)
     name = make(2)
-    chosen = options(name, format=kind, task_bytes=600, commit_bytes=1500, file_bytes=chance.choice([300, 10**6]))
+    _offload_and_die(spark, cluster, options, name, uri, kind, seed)
+    if kind == "parquet":
+        assert in_files(spark, uri) == in_log(spark, cluster, name)
+    else:
+        for tp in (TopicPartition(name, number) for number in range(2)):
+            assert bytes_in_files(uri, tp) == log_bytes(cluster, tp)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", ["parquet", "segments"])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_record_is_there_once_in_hdfs_whatever_dies(spark, interpreted, hdfs, cluster, options, make, kind, seed):
+    name = make(2)
+    uri = f"{hdfs.uri}/deaths/{name}"
+    _offload_and_die(spark, cluster, options, name, uri, kind, seed)
+    assert_hdfs_has_the_log(spark, hdfs, cluster, uri, name, kind)
+
+
+def _offload_and_die(spark, cluster, options, name, uri, kind, seed):
+    """Rounds of records with a job each that may die; the last one does not."""
+    chance = random.Random(seed)
+    sizes = {"task_bytes": 600, "commit_bytes": 1500, "file_bytes": chance.choice([300, 10**6])}
+    chosen = options(name, uri=uri, format=kind, **sizes)
 
     def rival():
         if chance.random() < 0.3:
@@ -345,11 +366,6 @@ def test_every_record_is_there_once_whatever_dies(spark, interpreted, cluster, u
                 Job(spark, chosen, chance.choice([None, *STEPS]), rival).run()
             (producer.commit_transaction if chance.random() < 0.6 else producer.abort_transaction)()
     Job(spark, chosen).run()
-    if kind == "parquet":
-        assert in_files(spark, uri) == in_log(spark, cluster, name)
-    else:
-        for tp in (TopicPartition(name, number) for number in range(2)):
-            assert bytes_in_files(uri, tp) == log_bytes(cluster, tp)
 
 
 def _write(producer, topic, chance):
@@ -369,8 +385,12 @@ def test_files_may_lie_in_hdfs(spark, hdfs, cluster, options, make, send, kind):
     run(spark, options(name, uri=uri, format=kind))
     send(name, 50)
     run(spark, options(name, uri=uri, format=kind))
+    assert read_manifest(uri).offsets == {TopicPartition(name, number): 75 for number in range(2)}
+    assert_hdfs_has_the_log(spark, hdfs, cluster, uri, name, kind)
+
+
+def assert_hdfs_has_the_log(spark, hdfs, cluster, uri, name, kind):
     found = read_manifest(uri)
-    assert found.offsets == {TopicPartition(name, number): 75 for number in range(2)}
     if kind == "parquet":  # Spark reads by Hadoop's own protocol: its webhdfs:// lacks a class in Hadoop 3.5
         paths = [path.replace(hdfs.uri, hdfs.rpc_uri) for path in found.paths]
         frame = spark.read.parquet(*paths).select(*COLUMNS)
@@ -378,7 +398,8 @@ def test_files_may_lie_in_hdfs(spark, hdfs, cluster, options, make, send, kind):
         return
     place = open_place(uri)
     for tp in found.offsets:
-        assert b"".join(place.read(each.path) for each in found.files if each.tp == tp) == log_bytes(cluster, tp)
+        files = sorted((each.start, each.path) for each in found.files if each.tp == tp)
+        assert b"".join(place.read(path) for _, path in files) == log_bytes(cluster, tp)
 
 
 def test_a_place_is_one_under_all_its_names(tmp_path, monkeypatch):
