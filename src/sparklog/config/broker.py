@@ -824,4 +824,8 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     check_cleaner(config)
     _check_authorizer(config)
     _check_metrics(config)
+    if for_all := security.check([each.name for each in config.ends.bound]):
+        _logger.warning(
+            "these settings are for all listeners here, or mean nothing, and are left out: %s", ", ".join(for_all)
+        )
     return replace(config, topic_defaults=defaults, security=security, zookeeper_security=zookeeper_security)

@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -167,15 +167,20 @@ def definitions(cls: type) -> dict[str, tuple[str, Definition]]:
     return table
 
 
+def unknown(name: str, known: Iterable[str], most: int = 3) -> ConfigError:
+    """That there is no setting of this name, and which of the known ones are like it, ``most`` of them."""
+    near = difflib.get_close_matches(name.lower(), known, n=most, cutoff=_ALIKE)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return ConfigError(f"unknown setting {name!r}{hint}")
+
+
 def parse(cls: type[T], properties: Mapping[str, str], base: T | None = None) -> T:
     """An instance from text properties, over ``base`` or the defaults. Raises ConfigError on any that does not fit."""
     table = definitions(cls)
     values: dict[str, Any] = {}
     for name, text in properties.items():
         if name not in table:
-            near = difflib.get_close_matches(name, table, n=3, cutoff=_ALIKE)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ConfigError(f"unknown setting {name!r}{hint}")
+            raise unknown(name, table)
         attribute, definition = table[name]
         values[attribute] = definition.parse(text)
     return dataclasses.replace(base, **values) if base is not None else cls(**values)  # type: ignore[type-var]

@@ -8,10 +8,11 @@ connection is closed and the log says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
 
+from sparklog.config.security import PRINCIPAL_BUILDER
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import AuthenticationFailed, ConfigError
 from sparklog.security.principal import Principal
@@ -72,6 +73,16 @@ def principal_builder(name: str, find: Callable[[], Iterable[Installed]] = find_
     except Exception as error:  # whatever importing a stranger's module raises
         raise ConfigError(f"principal.builder.class={name} cannot be loaded: {error!r}") from error
     return _checked(name, build)
+
+
+def builder_of_listener(listener: str, settings: Mapping[str, str], general: PrincipalBuilder) -> PrincipalBuilder:
+    """The builder that a listener's settings name, else the ``general`` one. Raises ConfigError."""
+    if PRINCIPAL_BUILDER not in settings:
+        return general
+    try:
+        return principal_builder(settings[PRINCIPAL_BUILDER].strip())
+    except ConfigError as error:
+        raise ConfigError(f"listener {listener}: {error}") from error
 
 
 def _checked(name: str, build: Callable[[Peer], object]) -> PrincipalBuilder:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from types import SimpleNamespace
 
 import pytest
 from security.tls.handshake import shake_hands
@@ -10,10 +11,15 @@ from sparklog.broker.lifecycle.listening import ListeningEnds, security_between_
 from sparklog.config.broker import parse_broker_config
 from sparklog.net.limits import Limits
 from sparklog.net.server import SocketServer
+from sparklog.security import principal_builder
+from sparklog.security.principal import ANONYMOUS, Principal
+from sparklog.security.principal_builder import principal_builder as builder
 from sparklog.security.tls.contexts import server_context
 from sparklog.security.tls.settings import TlsSettings
 from sparklog.testing.certificates import Authority
 from sparklog.testing.clock import ManualClock
+
+KAFKAS_OWN = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
 @pytest.fixture
@@ -64,3 +70,43 @@ def test_certificates_for_other_brokers_are_taken_over_too(files, tmp_path):
             server.close()
 
     asyncio.run(main())
+
+
+class Noting(SocketServer):
+    """Knows what each listener is told to ask for."""
+
+    def __init__(self, loop):
+        super().__init__(loop, lambda *_: None, Limits(1 << 20, 1))
+        self.entrances = {}
+
+    def bind(self, host, port, entrance=None):
+        self.entrances[entrance.listener] = entrance
+        return super().bind(host, port, entrance)
+
+
+def test_a_listener_may_have_a_principal_builder_of_its_own(monkeypatch, tmp_path):
+    built = {
+        each: SimpleNamespace(name=each, load=lambda name=each: lambda _: Principal("Team", name)) for each in "ab"
+    }
+    monkeypatch.setattr(principal_builder, "entry_points", lambda group: built.values())
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,B://127.0.0.1:0,KAFKAS://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,B:PLAINTEXT,KAFKAS:PLAINTEXT",
+        "listener.name.b.principal.builder.class": "b",
+        "listener.name.kafkas.principal.builder.class": KAFKAS_OWN,
+    }
+
+    async def main():
+        config = parse_broker_config({"broker.id": "1", "log.dirs": str(tmp_path), **settings})
+        server = Noting(asyncio.get_running_loop())
+        try:
+            ListeningEnds(config, server, lambda *_: None, builder("a"))
+        finally:
+            server.close()
+        return {name: entrance.principal_of("10.0.0.1", None) for name, entrance in server.entrances.items()}
+
+    assert asyncio.run(main()) == {
+        "PLAINTEXT": Principal("Team", "a"),
+        "B": Principal("Team", "b"),
+        "KAFKAS": ANONYMOUS,
+    }

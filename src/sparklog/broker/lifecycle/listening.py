@@ -24,7 +24,7 @@ from sparklog.security.connecting import PLAIN, ConnectionSecurity
 from sparklog.security.connection_settings import connection_security
 from sparklog.security.mechanisms import settings_of
 from sparklog.security.principal import ANONYMOUS, Principal
-from sparklog.security.principal_builder import Peer, PrincipalBuilder, as_it_is
+from sparklog.security.principal_builder import Peer, PrincipalBuilder, as_it_is, builder_of_listener
 from sparklog.security.tls.contexts import client_context, server_context
 from sparklog.security.tls.distinguished_name import subject_name
 from sparklog.security.tls.principal_mapping import PrincipalMapping
@@ -101,16 +101,9 @@ class ListeningEnds:
         if listener.protocol.has_sasl:
             entrance.gate = gates(listener, settings)
         else:
-            entrance.principal_of = partial(self._principal_of, listener, mapping)
+            builder = builder_of_listener(listener.name, settings, self._builder)
+            entrance.principal_of = partial(_principal_of, listener, mapping, builder)
         return entrance
-
-    def _principal_of(
-        self, listener: Listener, mapping: PrincipalMapping | None, host: str, certificate: bytes | None
-    ) -> Principal:
-        principal = ANONYMOUS
-        if mapping is not None and certificate is not None:
-            principal = mapping.principal(subject_name(certificate))
-        return self._builder(Peer(listener.name, listener.protocol, host, principal, certificate))
 
     def look_at_certificates(self) -> None:
         """Take over those that have changed on disk."""
@@ -149,6 +142,19 @@ class _Certificates:
             _logger.error("listener %s goes on with the certificate that it has: %s", self._listener, error)
         else:
             _logger.info("listener %s has a new certificate", self._listener)
+
+
+def _principal_of(
+    listener: Listener,
+    mapping: PrincipalMapping | None,
+    builder: PrincipalBuilder,
+    host: str,
+    certificate: bytes | None,
+) -> Principal:
+    principal = ANONYMOUS
+    if mapping is not None and certificate is not None:
+        principal = mapping.principal(subject_name(certificate))
+    return builder(Peer(listener.name, listener.protocol, host, principal, certificate))
 
 
 def _looks(files: Iterable[str | Path]) -> list[tuple[int, int, int] | None]:

@@ -19,7 +19,7 @@ from sparklog.errors import ConfigError
 from sparklog.net.authentication import SaslGate, SaslTerms
 from sparklog.security.caller import Caller, Gate
 from sparklog.security.mechanisms import MECHANISMS, ServerMechanism, server_mechanism, settings_of, whole_number
-from sparklog.security.principal_builder import PrincipalBuilder
+from sparklog.security.principal_builder import PrincipalBuilder, builder_of_listener
 from sparklog.security.sasl.scram import ScramSource, TokenOwner
 from sparklog.security.sasl.scram_credential import SCRAM_MECHANISMS, ScramCredential
 from sparklog.zk.entities import USERS, parts
@@ -87,7 +87,7 @@ class Gates:
             max_size=whole_number(settings, _MAX_SIZE, 524_288),
             max_reauth_ms=whole_number(settings, _MAX_REAUTH, 0),
             failure_delay_s=whole_number(settings, _FAILURE_DELAY, 100) / 1000,
-            builder=self._builder,
+            builder=builder_of_listener(listener.name, settings, self._builder),
             token_stands=self._token_stands,
         )
         return lambda caller: SaslGate(terms, caller)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from sparklog.config.definition import ConfigType, any_of, one_of, parse, setting
+from sparklog.config.security import OF_LIBRDKAFKA
 from sparklog.errors import ConfigError
 
 _OF_JAVA = frozenset(
@@ -24,14 +25,6 @@ _OF_JAVA = frozenset(
         "ssl.trustmanager.algorithm",
     }
 )
-_OF_LIBRDKAFKA = {
-    "ssl.ca.location": "ssl.truststore.location (with ssl.truststore.type=PEM)",
-    "ssl.ca.pem": "ssl.truststore.certificates",
-    "ssl.certificate.location": "ssl.keystore.location (one PEM file with the key and the certificates)",
-    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
-    "ssl.key.location": "ssl.keystore.location (one PEM file with the key and the certificates)",
-    "ssl.key.pem": "ssl.keystore.key",
-}
 _STORE_TYPES = ("", "PEM", "PKCS12", "JKS")
 _PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 
@@ -107,8 +100,8 @@ class TlsSettings:
         for name in said:
             if name == "ssl.engine.factory.class":
                 raise ConfigError(f"{name}: classes of Java cannot be run here; say it by the other ssl settings")
-            if name in _OF_LIBRDKAFKA:
-                raise ConfigError(f"{name} is librdkafka's name; set {_OF_LIBRDKAFKA[name]}")
+            if name in OF_LIBRDKAFKA:
+                raise ConfigError(f"{name} is librdkafka's name; set {OF_LIBRDKAFKA[name]}")
         settings = parse(cls, said)
         settings._check_stores()
         return settings
