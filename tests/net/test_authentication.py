@@ -220,7 +220,7 @@ def test_a_session_ends_with_its_lifetime_unless_it_is_renewed():
         assert (await peer.pass_gate()).error_code == 0  # Kafka lets it authenticate again even then
         assert peer.told == ["admit"]
 
-    run(test, max_reauth_ms=5000)
+    run(test, max_reauth_ms={"WORD": 5000})
 
 
 def test_credentials_that_end_earlier_end_the_session():
@@ -231,7 +231,7 @@ def test_credentials_that_end_earlier_end_the_session():
         with pytest.raises(RemoteProtocolError, match="has expired"):
             peer.gate.takes(opening(ApiKey.METADATA))
 
-    run(test, max_reauth_ms=5000)
+    run(test, max_reauth_ms={"WORD": 5000})
 
 
 def test_credentials_that_have_expired_are_none():
@@ -276,7 +276,7 @@ def test_another_principal_or_mechanism_is_not_taken_later(mechanism, name):
         assert answer.error_code != 0
         assert (peer.caller.principal, peer.told) == (Principal("User", "alice"), ["admit", "drain"])
 
-    run(test, max_reauth_ms=5000)
+    run(test, max_reauth_ms={"WORD": 5000})
 
 
 def test_nothing_else_comes_in_the_middle_of_authenticating_again():
@@ -286,7 +286,7 @@ def test_nothing_else_comes_in_the_middle_of_authenticating_again():
         with pytest.raises(RemoteProtocolError, match="in the middle"):
             peer.gate.takes(opening(ApiKey.METADATA))
 
-    run(test, max_reauth_ms=5000)
+    run(test, max_reauth_ms={"WORD": 5000})
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0", b"\0\x11", b"\0\x24\0\x02", b"\0\x11\0\x01\0\0\0\0\xff\xff\x7f\xff"])

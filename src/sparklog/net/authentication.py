@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import cast
 
@@ -54,8 +54,9 @@ class SaslTerms:
     """Tells the log of a failure."""
     max_size: int = 524_288
     """``sasl.server.max.receive.size``: bytes of a frame of somebody who has not authenticated."""
-    max_reauth_ms: int = 0
-    """``connections.max.reauth.ms``: how long an authentication lasts; 0: as long as the connection."""
+    max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
+    """``connections.max.reauth.ms`` of each mechanism: how long an authentication lasts; 0, or a mechanism that is not
+    named: as long as the connection."""
     failure_delay_s: float = 0.1
     """``connection.failed.authentication.delay.ms``"""
     builder: PrincipalBuilder = as_it_is
@@ -193,7 +194,8 @@ class SaslGate:
         return lifetime
 
     def _lifetime(self, found: Authenticated) -> int:
-        ends = [self._terms.max_reauth_ms] if self._terms.max_reauth_ms > 0 else []
+        most = self._terms.max_reauth_ms.get(self._mechanism, 0)
+        ends = [most] if most > 0 else []
         if found.expires_ms is not None:
             left = found.expires_ms - self._terms.clock.now_ms()
             if left <= 0:

@@ -49,6 +49,21 @@ def pass_gate(settings):
     return caller, asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("settings", "lasts_ms"),
+    [
+        ({}, 0),
+        ({"connections.max.reauth.ms": "7000"}, 7000),
+        ({"connections.max.reauth.ms": "7000", "plain.connections.max.reauth.ms": "5000"}, 5000),
+        ({"connections.max.reauth.ms": "7000", "plain.connections.max.reauth.ms": "0"}, 0),
+        ({"connections.max.reauth.ms": "7000", "scram-sha-256.connections.max.reauth.ms": "5000"}, 7000),
+    ],
+)
+def test_a_mechanism_may_have_a_session_of_its_own(settings, lasts_ms):
+    _, answer = pass_gate(settings)
+    assert answer.session_lifetime_ms == lasts_ms
+
+
 def test_a_listener_may_have_a_principal_builder_of_its_own(monkeypatch):
     mine = SimpleNamespace(name="mine", load=lambda: lambda peer: Principal("Team", f"{peer.listener} {peer.host}"))
     monkeypatch.setattr(principal_builder, "entry_points", lambda group: [mine])

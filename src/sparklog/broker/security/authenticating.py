@@ -85,7 +85,7 @@ class Gates:
             self._clock,
             self._warn,
             max_size=whole_number(settings, _MAX_SIZE, 524_288),
-            max_reauth_ms=whole_number(settings, _MAX_REAUTH, 0),
+            max_reauth_ms={each: whole_number(settings_of(settings, each), _MAX_REAUTH, 0) for each in names},
             failure_delay_s=whole_number(settings, _FAILURE_DELAY, 100) / 1000,
             builder=builder_of_listener(listener.name, settings, self._builder),
             token_stands=self._token_stands,
