@@ -50,7 +50,7 @@ pauses = st.one_of(st.integers(0, 50), st.integers(0, 1500), st.integers(0, 20_0
 
 
 @given(
-    windows=st.builds(Windows, st.integers(1, 12), st.sampled_from([1, 100, 1000])),
+    windows=st.builds(Windows, st.integers(1, 30), st.sampled_from([1, 100, 1000])),
     uses=st.lists(st.tuples(pauses, st.integers(0, 1 << 30), st.booleans()), max_size=60),
 )
 def test_it_is_what_kafkas_ring_of_samples_comes_to(windows, uses):
