@@ -12,6 +12,9 @@ import pytest
 
 _HELD = re.compile(rb'(?:password="|delegation\.token\.secret\.key=)([A-Za-z0-9_-]{24,})')
 """In a file of settings. The passwords that tests write down are shorter, and no secrets."""
+_KEY = re.compile(rb"-----BEGIN (?:EC )?PRIVATE KEY-----\n[^\n]+\n([A-Za-z0-9+/]{64})\n")
+"""In a file of a private key, its second line: the first one is mostly the same in all keys."""
+_PRIVATE = {".properties", ".pem", ".key"}
 _NUMBERS = ("*.index", "*.timeindex", "*.jar")
 """Files that hold no text: large, and mostly empty."""
 
@@ -27,18 +30,21 @@ def _secrets_stay_where_they_are(tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def held_below(directory: Path) -> set[bytes]:
-    """What the files of settings in the directory hold that nobody else may read."""
+    """What the files of settings in the directory hold that nobody else may read, and the keys of secure clusters."""
     named = _grep(directory, "-lE", 'password="|delegation[.]token[.]secret[.]key=', "--include=*.properties")
-    return {secret for path in named if is_private(path) for secret in _HELD.findall(path.read_bytes())}
+    keys = _grep(directory, "-lE", "BEGIN (EC )?PRIVATE KEY", "--include=*.pem", "--include=*.key")
+    found = {secret for path in named if is_private(path) for secret in _HELD.findall(path.read_bytes())}
+    of_clusters = (path for path in keys if path.parent.name == "secure" and is_private(path))
+    return found | {secret for path in of_clusters for secret in _KEY.findall(path.read_bytes())}
 
 
 def is_private(path: Path) -> bool:
-    """Whether it is a file of settings of its owner alone."""
-    return path.suffix == ".properties" and not stat.S_IMODE(path.stat().st_mode) & 0o077
+    """Whether it is a file of settings, or of a key, of its owner alone."""
+    return path.suffix in _PRIVATE and not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
 def files_with(secrets: set[bytes], directory: Path) -> list[str]:
-    """The files that have one, but for the private ones of settings."""
+    """The files that have one, but for the private ones of settings and keys."""
     left_out = [f"--exclude={each}" for each in _NUMBERS]
     found = _grep(directory, "-lFf", "-", *left_out, patterns=b"\n".join(sorted(secrets)))
     return [str(path) for path in found if not is_private(path)]

@@ -7,6 +7,8 @@ import sys
 import fix_secrets
 import pytest
 
+from sparklog.testing.certificates import Authority
+
 SECRET = "B" * 32
 
 
@@ -24,6 +26,22 @@ def home(tmp_path):
 def test_a_secret_is_known_by_the_file_that_holds_it(home):
     assert fix_secrets.held_below(home) == {SECRET.encode()}
     assert fix_secrets.files_with({SECRET.encode()}, home) == []
+
+
+def test_so_is_the_key_of_a_secure_cluster(home):
+    made = Authority("authority").issue("broker")
+    key, copy = home / "secure" / "broker.pem", home / "broker.log"
+    key.touch(0o600)
+    made.write_pem(key)
+    (home / "client.pem").touch(0o600)
+    Authority("other").issue("client").write_pem(home / "client.pem")
+    (secret,) = fix_secrets.held_below(home) - {SECRET.encode()}
+    assert secret.decode() in made.key_pem()
+    assert fix_secrets.files_with({secret}, home) == []
+    copy.write_text(made.key_pem())
+    assert fix_secrets.files_with({secret}, home) == [str(copy)]
+    copy.write_text(made.chain_pem)
+    assert fix_secrets.files_with({secret}, home) == []
 
 
 @pytest.mark.parametrize("name", ["broker.log", "checkpoint/offsets/0", "events/app", "open.properties"])
