@@ -21,7 +21,7 @@ from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.messages import decode_response
 from sparklog.security.access import CLUSTER, Operation, ResourceType
 from sparklog.security.acl.entry import AclEntry, Permission
-from sparklog.security.acl.pattern import ResourcePattern
+from sparklog.security.acl.pattern import PatternType, ResourcePattern
 from sparklog.security.acl.znode import encode_list, list_path
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually
@@ -43,6 +43,8 @@ NAMED = {
     ResourceType.TRANSACTIONAL_ID: ("x", "y"),
     ResourceType.CLUSTER: (CLUSTER.name,),
 }
+PREFIXES = {ResourceType.TOPIC: ("t", "n", "__"), ResourceType.GROUP: ("g",), ResourceType.TRANSACTIONAL_ID: ("x",)}
+"""What lists of all names that begin so are drawn for."""
 DRAWN = {
     ResourceType.TOPIC: (
         Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
@@ -136,13 +138,15 @@ def lists():
     for seed in SEEDS:
         chance = random.Random(seed)
         for kind, names in NAMED.items():
-            for name, operation in itertools.product((*names, "*"), DRAWN[kind]):
-                if chance.random() < (0.12 if name == "*" else 0.3):
+            patterns = [ResourcePattern(kind, name) for name in (*names, "*")]
+            patterns += [ResourcePattern(kind, name, PatternType.PREFIXED) for name in PREFIXES.get(kind, ())]
+            for pattern, operation in itertools.product(patterns, DRAWN[kind]):
+                if chance.random() < (0.3 if pattern.name in names else 0.12):
                     denied = chance.random() < 0.2
                     entry = AclEntry(
                         "User:ANONYMOUS", address(seed), operation, Permission.DENY if denied else Permission.ALLOW
                     )
-                    found.setdefault(ResourcePattern(kind, name), set()).add(entry)
+                    found.setdefault(pattern, set()).add(entry)
     return found
 
 
