@@ -10,6 +10,7 @@ import pytest
 from compat import connector_job
 from compat.connector_job import RECORDS
 from compat.secured import PASSWORDS
+from compat.test_our_client_on_kafka import of_alice
 from integration import wire
 
 from sparklog.client import Admin, NewTopic
@@ -67,9 +68,12 @@ def test_the_connector_writes_reads_and_streams(run, bootstrap, topic):
 
 
 @pytest.mark.timeout(600)
-def test_the_connector_does_so_as_a_user(run, secured_ours, topic, tmp_path):
-    """By SASL_SSL; its password is in nothing that it says or keeps."""
-    settings = secured_ours.with_password("SASL_SSL", "SCRAM-SHA-512")
+@pytest.mark.parametrize(
+    "way", ["SASL_SSL SCRAM-SHA-512", "SASL_PLAINTEXT PLAIN", "SASL_PLAINTEXT OAUTHBEARER", "MUTUAL"]
+)
+def test_the_connector_does_so_as_a_user(run, secured_ours, topic, tmp_path, way):
+    """Its password, where it has one, is in nothing that it says or keeps."""
+    settings = of_alice(secured_ours, way)
     with Admin(settings) as admin:
         admin.create_topics([NewTopic(topic, 2), NewTopic(f"{topic}-copy", 2)])
     file = tmp_path / "settings.json"
