@@ -122,8 +122,10 @@ def test_a_range_that_ends_in_the_hole_of_a_compacted_log_ends_before_the_batch_
     assert log.extents(2, 10).files == []
 
 
-def test_batches_larger_than_the_buffer_are_read(log):
-    assert offsets_in(log.extents(0, log.log_end_offset), ExtentReader(block=64)) == offsets_in(
+@pytest.mark.parametrize("block", [12, 64])
+def test_batches_larger_than_the_buffer_are_read(log, block):
+    """Also where it holds just enough of one to say its size."""
+    assert offsets_in(log.extents(0, log.log_end_offset), ExtentReader(block)) == offsets_in(
         log.extents(0, log.log_end_offset)
     )
 
@@ -140,6 +142,15 @@ def test_a_file_that_ends_too_soon_is_noticed(log, tmp_path, cut):
     short.write_bytes(extent.path.read_bytes()[:cut])
     with open(short, "rb") as file, pytest.raises(CorruptRecord, match="no whole batch at position"):
         list(ExtentReader(block=64).batches(file.fileno(), extent.start, extent.end))
+
+
+def test_a_file_that_ends_within_a_batch_of_the_buffers_size_is_noticed(log, tmp_path):
+    (extent, *_) = log.extents(0, log.log_end_offset).files
+    size = next(iter_batches(extent.path.read_bytes())).size_in_bytes
+    short = tmp_path / "short.log"
+    short.write_bytes(extent.path.read_bytes()[: size - 1])
+    with open(short, "rb") as file, pytest.raises(CorruptRecord, match="no whole batch at position 0"):
+        list(ExtentReader(block=size).batches(file.fileno(), extent.start, extent.end))
 
 
 def test_leased_segments_and_those_behind_them_outlast_retention(log, clock):

@@ -101,7 +101,8 @@ def test_what_only_looks_like_a_message_of_an_old_format_is_damage(tmp_path, mag
     for records in (message[:-1], message[:16], message[:17], message[:-1] + b"w"):
         damage = examine(file_of(tmp_path / "f", bytes(records)), 0, OFFSETS)
         assert (damage.kind, damage.position, damage.size) == (DamageKind.TORN_TAIL, 0, len(records))
-    empty = struct.pack(">qi", 0, 5) + bytes(4) + bytes([magic])
+    body = bytes([magic])  # the CRC is right, but nothing follows the format
+    empty = struct.pack(">qi", 0, 5) + struct.pack(">I", zlib.crc32(body)) + body
     assert examine(file_of(tmp_path / "f", empty), 0, OFFSETS).kind is DamageKind.TORN_TAIL
 
 

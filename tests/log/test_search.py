@@ -15,6 +15,7 @@ from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
+from sparklog.record.rebuilding import empty_header
 from sparklog.testing.steps import finish
 
 LARGE = 1 << 20
@@ -76,6 +77,8 @@ def test_the_first_record_that_is_late_enough_is_found(timestamp, start, found):
 def test_a_marker_is_found():
     marker = build_marker(EndTransactionMarker(ControlType.ABORT, 3), ProducerIdAndEpoch(7, 0), 1234)
     assert first_record_from(RecordBatch(marker), 0, 0) == (1234, 0)
+    emptied = empty_header(RecordBatch(marker))
+    assert first_record_from(RecordBatch(emptied), 0, 0) is None, "a compaction has left nothing of it"
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))

@@ -336,6 +336,7 @@ def test_a_segment_that_the_log_start_has_cut_is_looked_through_in_steps(tmp_pat
         assert found == (50, BASE + 700)
         assert most <= 205
     assert counted(segment.latest_from(BASE + 1))[0] == 4
+    assert counted(segment.offset_for_timestamp(50, BASE + 1))[0] == 3, "no records of an earlier time are looked at"
 
 
 # Its indexes
@@ -388,6 +389,19 @@ def test_an_index_of_few_entries_is_made_anew(tmp_path):
     segment.close()
     again = LogSegment(tmp_path, BASE, segment.config, active=False)
     assert again.offset_index.entries == segment.size // (4096 + SIZE)
+
+
+def test_a_stretch_without_entries_is_found_among_many_that_have_theirs(tmp_path):
+    """Behind and before more gaps than are looked into."""
+    segment = made(tmp_path)
+    for number in range(400):
+        put(segment, BASE + number, 1)
+    segment.close()
+    path, entry = tmp_path / f"{BASE:020d}.index", 8
+    entries = path.read_bytes()
+    path.write_bytes(entries[: 50 * entry] + entries[350 * entry :])
+    config = parse(TopicConfig, {"index.interval.bytes": "100000"})
+    assert LogSegment(tmp_path, BASE, config, active=False).has_sparse_index()
 
 
 @pytest.mark.parametrize("time", [-1, 5])
@@ -457,6 +471,30 @@ def test_a_time_index_that_lost_its_end_is_known_as_wrong(tmp_path, left):
     assert [finish(again.offset_for_timestamp(time, 0)) for time in range(101)] == [
         (time, BASE + time) for time in range(101)
     ]
+
+
+def test_a_time_index_that_lost_its_only_entry_is_known_as_wrong(tmp_path):
+    segment = made(tmp_path)
+    for number in range(2):
+        put(segment, BASE + number, number)
+    segment.close()
+    assert (segment.offset_index.entries, segment.time_index.entries) == (1, 1)
+    os.truncate(tmp_path / f"{BASE:020d}.timeindex", 0)
+    again = LogSegment(tmp_path, BASE, segment.config, active=False)
+    again.load_latest()
+    assert again.has_wrong_times()
+
+
+def test_a_time_index_that_tells_of_a_batch_that_is_gone_is_known_as_wrong(tmp_path):
+    segment = made(tmp_path, {"index.interval.bytes": "100000"})
+    for number in range(3):
+        put(segment, BASE + number, number)
+    segment.close()
+    assert segment.time_index.entries == 1
+    os.truncate(segment.log.path, 2 * SIZE)
+    again = LogSegment(tmp_path, BASE, segment.config, active=False)
+    again.load_latest()
+    assert again.has_wrong_times()
 
 
 def test_the_time_index_says_the_greatest_time_so_far(tmp_path):

@@ -67,6 +67,14 @@ def test_of_a_batch_that_is_too_large_nothing_is_given_but_the_reader_gets_to_it
     assert segments.read(2, layout.HEADER_SIZE, end, min_one_batch=False, skips_empty=True).size == 0
 
 
+def test_a_read_passes_over_so_many_segments_and_the_next_goes_on(tmp_path):
+    """However small they are: each has to be looked into."""
+    segments = segments_of(tmp_path, *"." * 70, "r")
+    end = end_of(segments, 71)
+    reads = [first_offset(segments.read(at, 1 << 20, end, min_one_batch=True, skips_empty=True)) for at in (0, 65)]
+    assert reads == [64, 70]
+
+
 @pytest.mark.parametrize("most", [1, 1 << 20])
 def test_so_many_that_they_are_not_passed_over_at_once_are_passed_over_one_read_after_another(tmp_path, most):
     count = (10 << 20) // layout.HEADER_SIZE
