@@ -6,13 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from log.samples import SMALL, abandon, batch_of, open_log, transactional
+from log.samples import SMALL, TP, abandon, batch_of, open_log, transactional
 
 from sparklog.clock import monotonic_ms
+from sparklog.config.topic import TopicConfig
 from sparklog.errors import DiskFull, LogDirFailed
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.durability import Flushes
 from sparklog.log.leader_epochs import read_epochs
+from sparklog.log.log import Log
 from sparklog.log.origin import AppendOrigin
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
@@ -190,6 +192,25 @@ def test_a_flush_counts_when_the_roll_is_over_that_came_between(home, monkeypatc
     assert (flushed, log.recovery_point) == ([0, 0, 0], 1)
 
 
+def test_a_flush_behind_a_roll_is_of_what_lies_before_it(home, synced):
+    """The roll behind it has a flush of its own."""
+    waiting = []
+    log = open_log(home)
+    log._submit = lambda _: None  # epochs
+    log.append_as_leader(batch_of(), 0)
+    log.write_epochs()
+    log._submit = waiting.append
+    for _ in range(2):
+        log.roll()
+        log.append_as_leader(batch_of(), 0)
+    synced.clear()
+    for flushed, work in enumerate(waiting, 1):
+        work()
+        assert log.recovery_point == flushed
+        assert logs_synced(synced) == [f"{number:020d}.log" for number in range(flushed)]
+    assert flushed == 2
+
+
 def test_a_start_after_a_crash_syncs_no_snapshot_of_producers(home, synced):
     log = open_log(home, SMALL)
     for sequence in range(20):
@@ -203,6 +224,19 @@ def test_a_start_after_a_crash_syncs_no_snapshot_of_producers(home, synced):
     assert [name for name in synced if "snapshot" in name] == []
 
 
+def test_what_a_start_has_recovered_counts_as_flushed_with_the_indexes_that_it_made(home, synced):
+    log = open_log(home, SMALL)
+    while log.segment_count < 4:
+        log.append_as_leader(batch_of(size=100), 0)
+    abandon(log)
+    log = open_log(home, SMALL, clean=False)
+    synced.clear()
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
+    sealed = [f"{each.base_offset:020d}" for each in log.segment_facts()[:-1]]
+    assert {f"{each}{kind}" for each in sealed for kind in (".log", ".index", ".timeindex")} <= {*synced}
+
+
 def test_a_start_after_a_clean_stop_syncs_no_index(home, synced):
     log = open_log(home, SMALL)
     while log.segment_count < 4:
@@ -211,6 +245,42 @@ def test_a_start_after_a_clean_stop_syncs_no_index(home, synced):
     synced.clear()
     open_log(home, SMALL, clean=True)
     assert [name for name in synced if name.endswith("index")] == []
+
+
+@pytest.fixture
+def listed(home, monkeypatch):
+    """The names in the log's directory each time that it is synced."""
+    lists, real = [], os.fsync
+
+    def record(fd):
+        if os.readlink(f"/proc/self/fd/{fd}") == str(home):
+            lists.append(os.listdir(home))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", record)
+    return lists
+
+
+def test_no_snapshot_of_what_was_cut_off_comes_back_after_a_crash(home, listed):
+    log = open_log(home)
+    for sequence in range(3):
+        log.append_as_leader(transactional(1, sequence), 0, AppendOrigin.COORDINATOR)
+        log.roll()
+    log.truncate_to(1)
+    assert {name for name in listed[-1] if name.endswith(".snapshot")} == {f"{1:020d}.snapshot"}
+
+
+def test_what_was_set_aside_is_so_after_a_crash(home, listed):
+    log = open_log(home)
+    for _ in range(2):
+        log.append_as_leader(batch_of(), 0)
+        log.append_as_leader(batch_of(), 0)
+        log.roll()
+    abandon(log)
+    with open(home / f"{0:020d}.log", "r+b") as file:
+        file.truncate(len(batch_of()) + 70)
+    open_log(home, clean=False)
+    assert f"{2:020d}.log.corrupt" in listed[-1]
 
 
 def test_what_is_cut_off_awaits_no_flush(home):
@@ -355,6 +425,26 @@ def test_a_flush_without_a_descriptor_left_is_due_still_and_knows_what_it_was_to
     assert str(home) in opened
     assert log.recovery_point == 2
     log.close()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_flush_is_counted_with_the_time_that_it_took(home, monkeypatch, is_refused):
+    clock, flushes = ManualClock(), Flushes()
+    clock.advance(1000)
+    home.mkdir()
+    log = Log(home, TP, TopicConfig(), clock, lambda work: work(), flushes=flushes)
+    log.append_as_leader(batch_of(), 0)
+
+    def sync(_fd):
+        clock.advance(0.25)
+        if is_refused:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    with suppress(LogDirFailed):
+        log.flush()
+    assert (flushes.count, flushes.seconds) == (1, 0.25)
+    assert log.recovery_point == (0 if is_refused else 1)
 
 
 def test_flushes_of_several_threads_are_all_counted():

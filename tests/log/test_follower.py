@@ -7,11 +7,13 @@ import pytest
 from log.samples import batch_of, open_log, whole
 
 from sparklog.errors import CorruptRecord, DiskFull, LogDirFailed, LogError
+from sparklog.log.leader_epochs import read_epochs
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_header, patch_max_timestamp
 from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.testing.files import FaultyFiles
+from sparklog.testing.steps import finish
 
 ROLLS = {"segment.bytes": "250"}
 
@@ -74,6 +76,19 @@ def test_a_batch_cut_short_at_the_end_is_left_out(home):
     log.close()
 
 
+@pytest.mark.parametrize("times", [(5000, 1000, 2000), (1000, 5000, 2000), (1000, 2000, 5000), (5000, 2000, 5000)])
+def test_the_latest_time_of_several_batches_is_known_whichever_bears_it(home, times):
+    log, answer = open_log(home), bytearray()
+    for offset, time in enumerate(times):
+        one = bytearray(batch_of(time))
+        patch_header(one, 0, offset, 0)
+        answer += one
+    log.append_as_follower(memoryview(answer))
+    assert finish(log.latest_timestamp()) == (5000, times.index(5000))
+    assert log.segment_facts()[0].latest_timestamp == 5000
+    log.close()
+
+
 def test_what_does_not_lie_behind_the_end_is_refused_whole(home):
     log = open_log(home)
     log.append_as_follower(sent((0, 0, 5)))
@@ -129,6 +144,7 @@ def test_a_log_is_cut_to_where_an_epoch_ended(home, settings, epoch, end):
     assert log.truncate_to_epoch_end(epoch) == end
     assert offsets(log) == sorted(offset for offset in before if offset < end)
     assert log.epochs.latest is None or log.epochs.latest.start_offset < end
+    assert tuple(read_epochs(home / "leader-epoch-checkpoint")) == log.epochs.entries
     log.close()
     assert open_log(home, settings).log_end_offset == end
 

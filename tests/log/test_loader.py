@@ -8,15 +8,17 @@ import stat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log.samples import TP, abandon, batch_of, open_log, read_bytes, whole, write_cleaned
+from log.samples import TP, abandon, batch_of, open_log, read_bytes, transactional, whole, write_cleaned
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import DiskFull, LogDirFailed, LogError
 from sparklog.log.cut import name_some
 from sparklog.log.files import segment_path
 from sparklog.log.log import Log
+from sparklog.log.origin import AppendOrigin
 from sparklog.log.producer_snapshot import ProducerEntry, encode_snapshot
 from sparklog.record import layout
+from sparklog.record.batch import patch_header
 from sparklog.record.records import iter_batches
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
@@ -95,7 +97,7 @@ def test_a_crash_that_lost_nothing_loses_nothing(home, caplog, unused):
     with caplog.at_level(logging.WARNING):
         log = reopen(home)
     assert not caplog.records
-    assert log.recovered_bytes_dropped == 0
+    assert (log.recovered_bytes_dropped, log.scanned_bytes) == (0, log.size)
     assert_holds(log, batches)
 
 
@@ -162,6 +164,7 @@ def test_what_stands_behind_a_corrupt_block_is_kept_and_said(home, caplog):
         f"{path.name}.corrupt": before[path.name] for path in later
     }
     gone, end = sum(map(len, kept.values())), 2 * len(batches)
+    assert (log.recovered_bytes_dropped, log.scanned_bytes) == (gone, len(before[first.name]))
     (said,) = (line for line in caplog.messages if "the start cut" in line)
     assert said.startswith(f"{home}: the start cut the log at offset 2: offsets 2 to {end - 1} ")
     assert f" (up to {end - 2} records, {gone} bytes) " in said
@@ -288,6 +291,14 @@ def test_what_ends_before_its_start_begins_anew_there(home, caplog):
     assert reopen(home, log_start_offset=2 * COUNT + 5).log_end_offset == 2 * COUNT + 6
 
 
+def test_what_ends_before_its_start_forgets_its_producers(home):
+    log = open_log(home)
+    log.append_as_leader(transactional(7, 0), 1, AppendOrigin.COORDINATOR)
+    abandon(log)
+    log = reopen(home, log_start_offset=5)
+    assert (log.log_end_offset, log.producer_count, log.first_unstable_offset) == (5, 0, None)
+
+
 def test_a_log_that_ends_at_its_start_stays(home):
     fill(home)
     log = reopen(home, log_start_offset=2 * COUNT)
@@ -361,10 +372,12 @@ def test_a_torn_tail_is_said_to_be_one_and_not_kept(home, caplog):
     assert not list(home.glob("*.corrupt"))
 
 
-def test_what_lies_below_the_recovery_point_is_not_read_again(home):
+@pytest.mark.parametrize("is_just_below", [True, False])
+def test_what_lies_below_the_recovery_point_is_not_read_again(home, is_just_below):
     batches = fill(home)
-    overwrite(log_files(home)[0], 90, b"?")  # a record, so only its CRC tells
-    log = reopen(home, recovery_point=2 * COUNT)
+    first, second, *_ = log_files(home)
+    overwrite(first, 90, b"?")  # a record, so only its CRC tells
+    log = reopen(home, recovery_point=int(second.stem) if is_just_below else 2 * COUNT)
     assert log.log_end_offset == 2 * COUNT
     assert log.size == sum(map(len, batches))
 
@@ -425,6 +438,7 @@ def test_a_roll_cut_short_leaves_an_empty_segment(home):
     batches = fill(home)
     segment_path(home, 2 * COUNT, ".log").touch()
     log = reopen(home)
+    assert log.end == (2 * COUNT, 2 * COUNT, 0), "it begins where the one before it ends"
     assert_holds(log, batches)
 
 
@@ -490,6 +504,30 @@ def test_a_crash_moves_no_epoch_of_a_compacted_log(home, cleaned, later, known, 
     lines = (f"{epoch} {start}\n" for epoch, start in known)
     (home / "leader-epoch-checkpoint").write_text(f"0\n{len(known)}\n{''.join(lines)}")
     assert reopen(home).epochs.entries == found
+
+
+@pytest.mark.parametrize(("clean", "found"), [(True, ((1, 20),)), (False, ((1, 0),))])
+def test_epochs_that_begin_behind_the_start_are_believed_after_a_clean_stop(home, clean, found):
+    fill(home, close=True)
+    (home / "leader-epoch-checkpoint").write_text("0\n1\n1 20\n")
+    assert reopen(home, clean=clean).epochs.entries == found
+
+
+def test_a_crash_before_the_first_epoch_was_written_does_not_lose_it(home):
+    fill(home)
+    (home / "leader-epoch-checkpoint").write_text("0\n0\n")
+    assert reopen(home).epochs.entries == ((1, 0),)
+
+
+def test_batches_that_bear_no_epoch_have_none(home):
+    log = open_log(home)
+    records = batch_of(1)
+    patch_header(records, 0, 0, -1)
+    log.append_as_follower(records)
+    log.close()
+    (home / "leader-epoch-checkpoint").unlink(missing_ok=True)
+    log = reopen(home)
+    assert (log.log_end_offset, log.epochs.entries) == (1, ())
 
 
 def test_epochs_beyond_the_end_are_forgotten(home):

@@ -13,7 +13,7 @@ from sparklog.log.cut import Cut
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.recovery import keep_rest, recover_segment, rest_path
 from sparklog.log.scan import DamageKind
-from sparklog.log.segment import LogSegment
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.testing.files import FaultyFiles
 
 BASE = 100
@@ -107,6 +107,15 @@ def test_no_batch_reaches_the_next_segment(tmp_path):
     found, _ = recover(segment, 107)
     assert (found.next_offset, found.dropped_bytes) == (107, SIZES[-1])
     assert segment.size == sum(SIZES[:-1])
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_no_batch_of_the_last_segment_lies_further_from_its_base_than_an_index_can_say(tmp_path, beyond):
+    far = BASE + MAX_RELATIVE_OFFSET + beyond
+    near, distant = in_a_row([batch_of(1)], BASE), in_a_row([batch_of(2)], far)
+    segment = segment_of(tmp_path, *near, *distant)
+    assert recover(segment)[0].next_offset == (BASE + 1 if beyond else far + 1)
+    assert segment.size == len(near[0]) * (1 if beyond else 2)
 
 
 def test_an_empty_segment_has_nothing_to_recover(tmp_path):

@@ -1,6 +1,7 @@
 """Segments that take the place of others: all of it or nothing, whatever was left half done."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,10 @@ from sparklog.errors import CorruptRecord, LogDirFailed, LogError
 from sparklog.log.drafts import adopt_drafts
 from sparklog.log.files import draft_suffix
 from sparklog.log.origin import AppendOrigin
-from sparklog.log.swap import call_off, finish_interrupted, prepare, undo
+from sparklog.log.swap import call_off, finish_interrupted, is_interrupted, prepare, undo
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
-from sparklog.testing.files import FaultyFiles
+from sparklog.testing.files import Crash, FaultyFiles
 
 COMPACTED = SMALL | {"cleanup.policy": "compact"}  # so that holes between segments are no damage
 
@@ -115,6 +116,19 @@ def test_the_transaction_index_is_swapped_with_its_segment(home):
     log.replace_segments([0], [0])
     assert log.aborted_transactions(0, 9) == [], "the rewrite wrote none, so there is none"
     log.close()
+
+
+def test_a_swap_that_a_start_finishes_leaves_no_transaction_index_of_what_was_replaced(home):
+    log = open_log(home)
+    log.append_as_leader(transactional(1, 0), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(marker_of(1, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    log.roll()
+    write_cleaned(home, 0, batches_of(log), log.config)
+    log.close()
+    prepare(home, [0])
+    again = open_log(home)
+    assert again.aborted_transactions(0, 9) == [], "the rewrite wrote none"
+    again.close()
 
 
 def test_a_swap_file_that_cannot_be_read_replaces_nothing(log, home):
@@ -228,6 +242,40 @@ def test_what_is_to_be_swapped_is_on_the_disk_before_it_is_certain(log, home, mo
     assert set(steps[: steps.index(home.name)]) == set(names)
     assert steps[steps.index(home.name) :] == [home.name, "to .swap", "to .swap", "to .swap", home.name]
     log.close()
+
+
+@pytest.mark.parametrize("step", range(7))
+def test_a_swap_is_certain_when_the_last_of_its_files_has_its_name(log, home, step):
+    """A crash before leaves all of the old segments, and none of the new ones."""
+    first, second, third, *_ = bases(log)
+    before, kept = batches_of(log), []
+    for base, end in ((first, second), (second, third)):
+        kept += every_other(log, base, end)
+        write_cleaned(home, base, every_other(log, base, end), log.config)
+    behind = [data for data in before if int.from_bytes(data[:8], "big") >= third]
+    log.close()
+    with FaultyFiles(home, crash_at=step, steps=("rename",)), suppress(Crash):
+        prepare(home, [first, second])
+    again = open_log(home, COMPACTED)
+    assert batches_of(again) == (before if step < 6 else kept + behind)
+    assert not [*home.glob("*.swap"), *home.glob("*.cleaned")]
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "is_so"),
+    [
+        ((), False),
+        (("0.log", "0.index", "0.timeindex", "0.txnindex", "1.log", "leader-epoch-checkpoint"), False),
+        (("0.log", "0.index.deleted"), True),
+        (("0.log.7.tmp",), True),
+        (("0.log", "0.log.cleaned"), True),
+        (("0.log.swap",), True),
+        (("0.log", "0.index", "1.timeindex"), True),
+    ],
+)
+def test_what_a_crash_left_half_done_is_known_by_names(names, is_so):
+    assert is_interrupted(names) is is_so
 
 
 def test_what_is_missing_leaves_the_others_as_they_are(log, home):
