@@ -44,6 +44,7 @@ def test_a_batch_is_checked_as_any_other():
     [
         (b"", ErrorCode.INVALID_RECORD, {}),
         (entry(0, None, b"cut")[:-1], ErrorCode.INVALID_RECORD, {}),
+        (entry(0, None, b"cut")[:16], ErrorCode.INVALID_RECORD, {}),
         (entry(0, None, b"x")[:-1] + b"y", ErrorCode.CORRUPT_MESSAGE, {}),
         (wrapper(0, entry(0, None, b"x")) * 2, ErrorCode.INVALID_RECORD, {}),
         (entry(0, None, bytes(100)), ErrorCode.MESSAGE_TOO_LARGE, {"max_message_bytes": 100}),

@@ -182,7 +182,7 @@ def test_an_open_transaction_is_in_the_last_entry_alone(tmp_path: Path) -> None:
     ]
     (restored,) = read_snapshot(path).values()
     assert restored.transaction_first_offset == 0
-    assert [each.last_sequence for each in restored.batches] == [0, 1, 2]
+    assert [(each.first_sequence, each.last_sequence) for each in restored.batches] == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_a_later_epoch_stands_alone(tmp_path: Path) -> None:
@@ -549,6 +549,15 @@ def test_a_snapshot_of_many_producers_is_written_behind_the_roll_and_says_what_w
     ]
 
 
+def test_a_snapshot_is_awaited_from_the_roll_until_it_is_written(later: Later) -> None:
+    awaited = [later.log.awaits_snapshot]
+    later.log.roll()
+    awaited.append(later.log.awaits_snapshot)
+    later.do()
+    awaited.append(later.log.awaits_snapshot)
+    assert awaited == [False, True, False]
+
+
 def test_it_is_written_in_steps_between_which_other_work_for_the_disk_is_done(later: Later) -> None:
     later.log.roll()
     steps = 0
@@ -797,6 +806,22 @@ def test_a_batch_that_comes_again_within_its_transaction_or_after_a_commit_keeps
     log.append_as_leader(transactional(7, 2), 0, verification=_allow)  # comes late
     log.append_as_leader(marker_of(7, ControlType.COMMIT), 0, AppendOrigin.COORDINATOR)
     log.append_as_leader(transactional(7, 3), 0, verification=_allow)
+
+
+@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
+def test_how_a_transaction_ended_is_known_of_a_producer_that_is_not_idle(log: Log, kind: ControlType) -> None:
+    """Also when others have been looked through for those that are."""
+    first = log.append_as_leader(transactional(7, 0), 0, verification=_allow)
+    log.append_as_leader(marker_of(7, kind), 0, AppendOrigin.COORDINATOR)
+    log.expire_producers()
+    assert log.append_as_leader(transactional(7, 0), 0, verification=_allow) == first
+    log.expire_producers()
+    if kind is ControlType.COMMIT:
+        assert log.append_as_leader(transactional(7, 1), 0, verification=_allow).first_offset == 2
+    else:
+        assert refusal(log, transactional(7, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        log.append_as_leader(marker_of(7, kind), 0, AppendOrigin.COORDINATOR)  # of the one that would have begun
+        assert log.append_as_leader(transactional(7, 1), 0, verification=_allow).first_offset == 3
 
 
 def _allow(producer_id: int, epoch: int) -> None:

@@ -30,7 +30,7 @@ def home(tmp_path):
 def log(home):
     """Plain batches and transactions, some aborted and one open, over several segments."""
     log = open_log(home, SMALL)
-    sequences = dict.fromkeys(range(1, 6), 0)
+    sequences = dict.fromkeys(range(3), 0)
 
     def write(producer, count):
         log.append_as_leader(transactional(producer, sequences[producer], count), 0, AppendOrigin.COORDINATOR)
@@ -38,13 +38,13 @@ def log(home):
 
     for round_ in range(12):
         log.append_as_leader(batch_of(*range(1000 + round_ * 10, 1005 + round_ * 10)), 0)
-        write(1, 2)
-        write(2 + round_ % 2, 1)
-        write(1, 1)
+        write(0, 2)
+        write(1 + round_ % 2, 1)
+        write(0, 1)
         kind = ControlType.ABORT if round_ % 3 else ControlType.COMMIT
-        log.append_as_leader(marker_of(1, kind), 0, AppendOrigin.COORDINATOR)
+        log.append_as_leader(marker_of(0, kind), 0, AppendOrigin.COORDINATOR)
         if round_ % 4 == 3:
-            log.append_as_leader(marker_of(2, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+            log.append_as_leader(marker_of(1, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
     log.append_as_leader(batch_of(5000, 4000, 5000), 0)
     log.on_high_watermark(log.log_end_offset)
     assert log.segment_count > 4

@@ -4,7 +4,7 @@ import os
 import struct
 
 import pytest
-from log.samples import abandon, marker_of, open_log, read_bytes, transactional
+from log.samples import abandon, batch_of, marker_of, open_log, read_bytes, transactional
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogDirFailed, LogError
 from sparklog.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, read_aborted
@@ -72,6 +72,22 @@ def test_the_first_open_transaction_is_the_first_unstable_offset(log):
     write(log, marker_of(2, ABORT))
     log.on_high_watermark(5)
     assert log.first_unstable_offset is None
+
+
+def test_stable_is_what_is_replicated_and_lies_before_every_undecided_transaction(log):
+    write(log, transactional(1, 0))  # 0
+    write(log, marker_of(1, COMMIT))  # 1
+    log.on_high_watermark(2)
+    assert log.last_stable_offset == 2
+    write(log, batch_of())  # 2
+    write(log, transactional(2, 0))  # 3
+    assert log.last_stable_offset == 2, "what lies before the transaction is not replicated"
+    write(log, batch_of())  # 4
+    log.on_high_watermark(5)
+    assert log.last_stable_offset == 3
+    write(log, marker_of(2, ABORT))  # 5
+    log.on_high_watermark(6)
+    assert log.last_stable_offset == 6
 
 
 def test_a_start_beyond_an_open_transaction_is_stable_up_to_there(log):

@@ -18,8 +18,10 @@ from sparklog.log.validator import (
     MOST_NAMED,
     as_topic_compresses,
     batches_of_leader,
+    has_to_be_prepared,
     is_short,
     prepare,
+    size_to_prepare,
     validate_adopted,
     validate_appended,
     validate_restored,
@@ -27,7 +29,7 @@ from sparklog.log.validator import (
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_append_time, patch_header, patch_max_timestamp
 from sparklog.record.builder import RecordBatchBuilder
-from sparklog.record.compression import CompressionType
+from sparklog.record.compression import CompressionType, most_decompressed
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 from sparklog.record.records import iter_records
 
@@ -54,6 +56,7 @@ def keyless(key):
 
 REFUSED = {
     "nothing": (memoryview(b""), ErrorCode.CORRUPT_MESSAGE),
+    "all up to the format": (batch_of()[:16], ErrorCode.CORRUPT_MESSAGE),
     "half a header": (batch_of()[:60], ErrorCode.CORRUPT_MESSAGE),
     "cut short": (batch_of()[:-1], ErrorCode.CORRUPT_MESSAGE),
     "format 0": (patched(16, b"\0"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
@@ -70,6 +73,10 @@ REFUSED = {
     "negative count": (patched(57, b"\xff\xff\xff\xff"), ErrorCode.INVALID_RECORD),
     "negative delta": (patched(23, b"\xff\xff\xff\xff"), ErrorCode.INVALID_RECORD),
     "no records": (patched(57, b"\0\0\0\0"), ErrorCode.INVALID_RECORD),
+    "no records and no delta": (
+        patched(57, bytes(4), patched(23, b"\xff" * 4, patched(8, (49).to_bytes(4, "big"), batch_of()[:61]))),
+        ErrorCode.INVALID_RECORD,
+    ),
     "delta of another count": (patched(23, b"\0\0\0\5"), ErrorCode.INVALID_RECORD),
     "control batch": (patched(22, b"\x20"), ErrorCode.INVALID_RECORD),
     "producer without sequence": (patched(43, b"\0" * 7 + b"\5"), ErrorCode.INVALID_RECORD),
@@ -162,6 +169,43 @@ def test_what_is_neither_compressed_nor_large_is_short():
     assert not is_short(memoryview(bytes(exact) + b"\0")[: LONG + 1])
 
 
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_what_is_compressed_or_decoded_has_to_be_prepared(codec):
+    records = batch_of(1, key=b"k", codec=codec)
+    for settings in ({}, COMPACTED):
+        has_to_be = codec is not CompressionType.NONE or bool(settings)
+        assert has_to_be_prepared(records, parse(TopicConfig, settings)) is has_to_be
+        assert bool(size_to_prepare(records, parse(TopicConfig, settings))) is has_to_be
+
+
+def test_what_is_refused_for_its_size_or_format_does_not_have_to_be_prepared():
+    records = batch_of(1, size=500, codec=CompressionType.GZIP)
+    fits, too_large = (parse(TopicConfig, {"max.message.bytes": str(len(records) - less)}) for less in (0, 1))
+    assert has_to_be_prepared(records, fits)
+    assert has_to_be_prepared(records[:61], fits), "a header alone may claim anything"
+    for each, config in ((records, too_large), (records[:60], fits), (patched(16, b"\1", records), fits)):
+        assert not has_to_be_prepared(each, config)
+        assert size_to_prepare(each, config) == 0
+
+
+@pytest.mark.parametrize(("settings", "part"), [({}, 8), (COMPACTED, 1)], ids=["walked", "decoded"])
+def test_the_work_of_a_preparation_is_told_in_bytes_that_are_compressed_anew(settings, part):
+    """So many are walked in the time of one that is decoded. What is more than long is not told further."""
+    config = parse(TopicConfig, settings | {"max.message.bytes": "10000000"})
+    some, much = batch_of(1, codec=CompressionType.GZIP), batch_of(1, size=16 * LONG, codec=CompressionType.ZSTD)
+    most = most_decompressed(CompressionType.GZIP, some[layout.HEADER_SIZE :], 1 << 40)
+    assert repr(size_to_prepare(some, config)) == repr(most // part)
+    assert size_to_prepare(much, config) > LONG
+
+
+def test_what_is_decoded_without_being_compressed_is_as_much_work_as_it_is_large():
+    records = batch_of(*range(3000), key=b"k")
+    assert size_to_prepare(records, parse(TopicConfig, COMPACTED)) == len(records)
+
+
 def placed(offset, *times, delta=None):
     """A batch as a leader sends it to a follower."""
     records = bytearray(batch_of(*times))
@@ -187,6 +231,7 @@ def test_what_one_segment_cannot_hold_is_fetched_again():
     assert taken(placed(0, 1), placed(2**31 - 1, 1)) == [0, 2**31 - 1]
     assert taken(placed(0, 1), placed(2**31, 1)) == [0]
     assert taken(placed(0, 1), placed(2**31 - 1, 1, delta=1)) == [0]
+    assert taken(placed(2**40, 1), placed(2**40 + 2**31 - 1, 1)) == [2**40, 2**40 + 2**31 - 1]
 
 
 def test_no_batch_ends_beyond_all_offsets():
