@@ -4,11 +4,12 @@ import os
 import struct
 
 import pytest
-from log.samples import SMALL, batch_of, open_log, write_cleaned
+from log.samples import SMALL, batch_of, in_a_row, open_log, whole, write_cleaned
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.log.drafts import adopt_drafts, check_drafts
 from sparklog.log.files import draft_suffix, offered_suffix, remove_drafts
+from sparklog.record.batch import RecordBatch
 from sparklog.record.records import iter_batches
 
 SETTINGS = SMALL | {"cleanup.policy": "compact", "index.interval.bytes": "200"}
@@ -28,8 +29,7 @@ def log(tmp_path):
 def draft(log):
     """The path of the draft of the first two segments' rewrite, its base offset and its end."""
     first, _, third, *_ = log._segments.bases
-    whole = b"".join(map(bytes, log.read_all(1 << 20)))
-    kept = [bytes(batch.buffer) for batch in iter_batches(whole) if batch.base_offset < third][::2]
+    kept = [bytes(batch.buffer) for batch in iter_batches(whole(log)) if batch.base_offset < third][::2]
     write_cleaned(log.directory, first, kept, log.config)
     for path in log.directory.glob("*.cleaned"):
         path.rename(path.with_name(path.name.removesuffix(".cleaned") + draft_suffix(TAG)))
@@ -47,17 +47,35 @@ def test_a_sound_one_is_taken(log, draft):
     log.replace_segments([draft[1]], log._segments.bases[:2])
 
 
-def test_one_that_has_no_index_entries_is_taken(log):
-    """It is of one batch; its latest time is the one entry of the time index."""
-    first, second, *_ = log._segments.bases
-    whole = b"".join(map(bytes, log.read_all(1 << 20)))
-    (kept, *_) = (bytes(batch.buffer) for batch in iter_batches(whole))
-    write_cleaned(log.directory, first, [kept], log.config)
+def drafted(log, base, batches):
+    """The sizes of the indexes of a draft of these batches."""
+    write_cleaned(log.directory, base, batches, log.config)
     for path in log.directory.glob("*.cleaned"):
         path.rename(path.with_name(path.name.removesuffix(".cleaned") + draft_suffix(TAG)))
-    name = f"{first:020d}.{{}}{draft_suffix(TAG)}"
-    assert [(log.directory / name.format(kind)).stat().st_size for kind in ("index", "timeindex")] == [0, 12]
+    name = f"{base:020d}.{{}}{draft_suffix(TAG)}"
+    return [(log.directory / name.format(kind)).stat().st_size for kind in ("index", "timeindex")]
+
+
+@pytest.mark.parametrize(("time", "size"), [(1000, 12), (1, 12), (0, 12), (-1, 0)])
+def test_one_that_has_no_index_entries_is_taken(log, time, size):
+    """It is of one batch; its latest time is the one entry of the time index, if it has one."""
+    first, second, *_ = log._segments.bases
+    assert drafted(log, first, in_a_row([batch_of(time, key=b"k")], first)) == [0, size]
     check_drafts(log.directory, [first], second, TAG, log.config)
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(400, [8 * 8, 12 * 8]), (47, [8 * 5, 12 * 3])], ids=["not full", "full"])
+def test_one_whose_every_batch_is_to_be_indexed_is_taken(tmp_path, most, sizes):
+    """The last entry of a full time index has a place of its own."""
+    log = open_log(tmp_path / "t-1", SETTINGS | {"index.interval.bytes": "0", "segment.index.bytes": str(most)})
+    while log.segment_count < 5:
+        log.append_as_leader(batch_of(1000 + log.log_end_offset, size=100, key=b"k"), 0)
+    bases = log._segments.bases
+    kept = [bytes(batch.buffer) for batch in iter_batches(whole(log))][:9]
+    assert RecordBatch(kept[-1]).next_offset <= bases[-1]
+    assert drafted(log, 0, kept) == sizes
+    check_drafts(log.directory, [0], bases[-1], TAG, log.config)
+    log.close()
 
 
 def test_one_that_lost_its_end(log, draft):

@@ -17,13 +17,15 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log.indexes.time_index import TimeIndex
 from sparklog.log.log import Log
+from sparklog.log.validator import prepare
+from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_max_timestamp
 from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import OffsetAndEpoch
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
-from sparklog.testing.steps import finish
+from sparklog.testing.steps import counted, finish
 
 
 @pytest.fixture
@@ -94,6 +96,70 @@ def test_the_latest_time_is_that_of_a_record_that_is_not_deleted(home):
         assert finish(log.latest_timestamp()) == latest[start]
     log.advance_start(8)
     assert finish(log.latest_timestamp()) is None
+
+
+def test_the_latest_time_is_looked_for_in_the_segment_that_has_it_alone(home):
+    log = open_log(home)
+    for time in (1000, 3000, 2000):
+        log.append_as_leader(batch_of(time), 0)
+        log.roll()
+    assert counted(log.latest_timestamp()) == (1, (3000, 1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"compression.type": "zstd"}])
+def test_a_batch_that_was_prepared_is_written_as_it_was(home, settings):
+    log = open_log(home, settings)
+    prepared = prepare(batch_of(1000, 1001, size=200), log.config, 0)
+    data = bytes(prepared.batch.buffer)
+    assert log.append_as_leader(prepared, 0)[:2] == (0, 1)
+    assert whole(log)[layout.MAGIC :] == data[layout.MAGIC :]
+
+
+def test_a_batch_that_was_prepared_under_other_settings_is_looked_at_again(home):
+    log = open_log(home)
+    prepared = [prepare(batch_of(1000, size=200), log.config, 0) for _ in range(2)]
+    log.config = parse(TopicConfig, {"retention.ms": "5"})
+    assert log.append_as_leader(prepared[0], 0).first_offset == 0, "these say nothing of a batch"
+    log.config = parse(TopicConfig, {"max.message.bytes": "100"})
+    with pytest.raises(ApiError) as refused:
+        log.append_as_leader(prepared[1], 0)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert log.log_end_offset == 1
+
+
+def opened_again(log, *, clean):
+    if clean:
+        log.close()
+    else:
+        log.flush()
+        abandon(log)
+    return open_log(log.directory, clean=clean)
+
+
+def begun_anew(log):
+    log.restart_at(9)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("made", "entries"),
+    [
+        (lambda log: log, 1),
+        (partial(opened_again, clean=True), 2),
+        (partial(opened_again, clean=False), 2),
+        (begun_anew, 1),
+    ],
+    ids=["as it was", "after a clean stop", "after a crash", "begun anew"],
+)
+def test_the_segment_that_is_appended_to_is_sealed_by_the_next_roll(home, made, entries):
+    """Its last time gets an entry; it had one for the time before if it was opened again."""
+    log = open_log(home)
+    log.append_as_leader(batch_of(1000), 0)
+    log = made(log)
+    log.append_as_leader(batch_of(2000), 0)
+    log.roll()
+    assert [each.time_index_size for each in log.segment_facts()] == [12 * entries, 0]
+    log.close()
 
 
 def begun(search):
@@ -592,7 +658,16 @@ def test_a_truncation_at_or_beyond_the_end_changes_nothing(home):
     log.flush()
     for offset in (3, 4):
         log.truncate_to(offset)
-        assert (log.log_end_offset, log.recovery_point) == (3, 3)
+        assert (log.log_end_offset, log.recovery_point, log.truncations) == (3, 3, 0)
+
+
+def test_a_log_counts_how_often_it_was_cut(home):
+    log = filled(home, 3)
+    counts = [log.truncations]
+    for cut in (lambda: log.truncate_to(2), lambda: log.truncate_to(1), lambda: log.restart_at(9)):
+        cut()
+        counts.append(log.truncations)
+    assert counts == sorted({*counts}), "it grows each time"
 
 
 def test_a_truncated_log_counts_as_flushed_no_further(home):

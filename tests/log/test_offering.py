@@ -33,6 +33,15 @@ def test_what_is_written_is_adopted(log):
     assert [each.base_offset for each in iter_batches(whole(log))] == [0, 1, 4, 7, 10, 13]
 
 
+@pytest.mark.parametrize(("less", "bases"), [(0, (0, 2)), (1, (0, 1, 2))])
+def test_a_file_is_filled_up_to_its_size(log, less, bases):
+    batch = transactional(7, 0)
+    writer = OfferWriter(log.directory, "mine", 2 * len(batch) - less)
+    for _ in range(3):
+        writer.append(bytearray(batch))
+    assert (writer.next_offset, writer.finish()) == (3, ("mine", bases, 3))
+
+
 def test_nothing_is_offered_where_nothing_was_written(log):
     writer = OfferWriter(log.directory, "mine", 250)
     assert writer.finish() is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from log.samples import open_log, read_bytes
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, DiskFull, ErrorCode
+from sparklog.errors import ApiError, DiskFull, ErrorCode, LogDirFailed
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.log import Log
 from sparklog.log.retention import Age, Offloaded, SegmentView, Size, deletable, given_up, policies_of
@@ -47,6 +47,12 @@ def test_size_never_leaves_less_than_the_limit(limit: int, gone: int) -> None:
 
 def test_a_segment_goes_when_the_log_starts_behind_it() -> None:
     assert [deletable(views((1, 0), (1, 0)), 0, start, 20) for start in (0, 9, 10, 19, 20)] == [0, 0, 1, 1, 2]
+
+
+def test_without_a_limit_nothing_is_too_old_or_too_much() -> None:
+    segments = views((10, 0), (10, 0))
+    assert Age(TopicConfig(retention_ms=-1)).give_up(segments, 1 << 60) == 0
+    assert Size(TopicConfig(retention_bytes=-1)).give_up(segments, 0) == 0
 
 
 def test_age_is_over_only_beyond_the_limit() -> None:
@@ -268,6 +274,22 @@ def test_what_a_full_disk_does_not_let_go_stays_in_the_log_and_goes_later(
     assert rig.log._segments.first.base_offset == start
     assert not [path.name for path in (tmp_path / "t-0").iterdir() if path.suffix == ".deleted"]
     assert kept_on_disk(tmp_path / "t-0") == list(rig.log._segments.bases)
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "kind"),
+    [(0, errno.ENOSPC, DiskFull), (0, errno.EIO, LogDirFailed), (4, errno.EIO, LogDirFailed), (4, errno.ENOSPC, None)],
+)
+def test_only_a_full_disk_that_has_let_something_go_is_no_refusal(
+    tmp_path: Path, step: int, error: int, kind: type[LogDirFailed] | None
+) -> None:
+    rig = Rig(tmp_path, retention_bytes=1000)
+    fill(rig.log, rig.clock, 20)
+    fault = FaultyFiles(tmp_path, fail_at=step, lasting=True, error=error, steps=("rename", "unlink"))
+    with fault, nullcontext() if kind is None else pytest.raises(kind, match="cannot delete segments") as caught:
+        assert rig.log.delete_old_segments(20)
+    if kind is not None:
+        assert type(caught.value) is kind
 
 
 def offsets_from(log: Log, start: int) -> list[int]:
