@@ -21,6 +21,7 @@ from sparklog.log.validator import prepare
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_max_timestamp
 from sparklog.record.compression import CompressionType
+from sparklog.record.rebuilding import empty_header
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import OffsetAndEpoch
 from sparklog.testing.clock import ManualClock
@@ -104,6 +105,19 @@ def test_the_latest_time_is_looked_for_in_the_segment_that_has_it_alone(home):
         log.append_as_leader(batch_of(time), 0)
         log.roll()
     assert counted(log.latest_timestamp()) == (1, (3000, 1))
+
+
+def test_of_records_of_the_latest_time_in_several_segments_the_first_is_found(home):
+    """Also where a later segment is looked at first, for a time of which only the header of a batch is left."""
+    log = open_log(home)
+    for times in ((50,), (90, 50)):
+        for time in times:
+            log.append_as_leader(batch_of(time), 0)
+        log.roll()
+    _, erased, kept = iter_batches(whole(log))
+    write_cleaned(home, 1, [bytes(empty_header(erased)), bytes(kept.buffer)], log.config)
+    log.replace_segments([1], [1])
+    assert finish(log.latest_timestamp()) == (50, 0)
 
 
 @pytest.mark.parametrize("settings", [{}, {"compression.type": "zstd"}])

@@ -169,12 +169,12 @@ class LogSegments:
         """Finds the first record with the greatest timestamp at or beyond the log start, in steps."""
         best: TimestampOffset | None = None
         for segment in sorted(self.from_offset(log_start_offset), key=lambda each: -each.latest.timestamp):
-            if best is not None and best.timestamp >= segment.latest.timestamp:
-                break
+            if best is not None and _rank(segment.latest.timestamp, segment.base_offset) < _rank(*best):
+                break  # in it and behind it is no later record, nor an earlier one of the same time
             if segment not in self._segments:  # it was deleted or replaced between two steps
                 return (yield from self.latest_timestamp(log_start_offset))
             found = yield from segment.latest_from(log_start_offset)
-            if found is not None and (best is None or found.timestamp > best.timestamp):
+            if found is not None and (best is None or _rank(*found) > _rank(*best)):
                 best = found
             yield None
         return best
@@ -225,3 +225,8 @@ class LogSegments:
             if segment.size:
                 return max(batch.leader_epoch for batch in segment.log.batches(segment.offset_index.last.position))
         return -1
+
+
+def _rank(timestamp: int, offset: int) -> tuple[int, int]:
+    """By which the first of the latest records is the greatest."""
+    return timestamp, -offset
