@@ -78,6 +78,18 @@ def test_one_whose_every_batch_is_to_be_indexed_is_taken(tmp_path, most, sizes):
     log.close()
 
 
+def test_one_is_looked_at_and_not_opened_to_be_written(log, draft, monkeypatch):
+    opened, real = [], os.open
+
+    def noted(path, flags, *more, **how):
+        opened.append(flags & os.O_ACCMODE)
+        return real(path, flags, *more, **how)
+
+    monkeypatch.setattr(os, "open", noted)
+    check(log, draft)
+    assert set(opened) == {os.O_RDONLY}
+
+
 def test_one_that_lost_its_end(log, draft):
     os.truncate(draft[0], draft[0].stat().st_size - 7)
     with pytest.raises(CorruptRecord, match="no whole batch that belongs there"):

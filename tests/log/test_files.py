@@ -19,6 +19,7 @@ from sparklog.log.files import (
     parse_future_dir,
     parse_partition_dir,
     path_aside,
+    remove_files,
     remove_temporaries,
     rename_deleted,
     segment_path,
@@ -124,6 +125,14 @@ def test_the_files_of_a_segment_are_those_that_are_there(tmp_path):
         "00000000000000000007.timeindex",
     ]
     assert [path.name for path in segment_paths(tmp_path, 8, ".swap")] == ["00000000000000000008.index.swap"]
+
+
+def test_of_files_to_be_removed_some_may_be_gone(tmp_path):
+    paths = [tmp_path / name for name in "abc"]
+    paths[0].touch()
+    paths[2].touch()
+    remove_files(paths)
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

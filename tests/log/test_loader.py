@@ -182,6 +182,7 @@ def test_a_log_ends_where_a_segment_has_lost_its_end(home, start):
     abandon(log)
     os.truncate(first.log.path, last.position)
     assert reopen(home, log_start_offset=start).log_end_offset == last.base_offset
+    assert all(int(path.stem) <= last.base_offset for path in home.glob("*.snapshot")), "nothing is known beyond it"
 
 
 def test_what_was_cleaned_while_the_topic_was_compacted_has_lost_no_end(home, caplog):
@@ -294,9 +295,11 @@ def test_what_ends_before_its_start_begins_anew_there(home, caplog):
 def test_what_ends_before_its_start_forgets_its_producers(home):
     log = open_log(home)
     log.append_as_leader(transactional(7, 0), 1, AppendOrigin.COORDINATOR)
+    log.roll()
     abandon(log)
     log = reopen(home, log_start_offset=5)
     assert (log.log_end_offset, log.producer_count, log.first_unstable_offset) == (5, 0, None)
+    assert not list(home.glob("*.snapshot"))
 
 
 def test_a_log_that_ends_at_its_start_stays(home):

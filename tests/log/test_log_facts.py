@@ -53,6 +53,11 @@ def test_the_facts_of_each_segment(log):
     assert (log.base_offset, log.segment_count, log.size) == (0, 3, 6 * size)
 
 
+def test_what_retention_is_told_of_each_segment(log):
+    size = 2 * len(batch_of(1))
+    assert log.segment_views() == [(0, 2, size, 10, False), (2, 4, size, 30, False), (4, 6, size, 50, False)]
+
+
 def test_the_coordinator_of_the_last_marker_is_known_until_it_is_not_believed(log):
     assert (log.coordinator_epoch(7), log.last_marker(7)) == (-1, -1)
     log.append_as_leader(transactional(7, 0), 0, AppendOrigin.COORDINATOR)

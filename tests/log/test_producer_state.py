@@ -698,6 +698,16 @@ def test_a_snapshot_of_the_same_offset_is_noted_once(later: Later) -> None:
     assert known.first_unwritten == known.end_offset
 
 
+def test_what_knows_the_same_follows_the_clock_from_there(tmp_path: Path) -> None:
+    known = ProducerStateManager(tmp_path, expiration_ms=100)
+    known.follow_clock(1000, 0)
+    known.update(placed(batch(7), 0), 1000)
+    other = known.copy()
+    other.follow_clock(5_000_000, 10)  # the wall clock was set
+    other.expire(5_000_000)
+    assert len(other) == 1
+
+
 def test_what_knows_the_same_goes_its_own_way(tmp_path: Path) -> None:
     """A copy, which is brought further by itself, and taken over."""
     known = ProducerStateManager(tmp_path, expiration_ms=77)

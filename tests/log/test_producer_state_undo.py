@@ -39,6 +39,19 @@ def test_a_state_that_cannot_be_read_leaves_the_one_that_is_known(tmp_path: Path
     assert (len(producers), producers.end_offset, producers.first_unstable_offset) == (1, 1, 0)
 
 
+def test_no_transaction_is_open_that_began_with_what_was_taken_back(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    producers.update(placed(transactional(1, 0), 0), 1000)
+    batches = [placed(transactional(2, 0), 1), placed(transactional(3, 0), 2)]
+    known = producers.before(batches)
+    for each in batches:
+        producers.update(each, 1000)
+    producers.undo(known)
+    producers.update(placed(marker_of(1, ControlType.COMMIT), 1), 1000)
+    producers.on_high_watermark(2)
+    assert producers.first_unstable_offset is None
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["write", "commit", "abort", "replicate", "undo"]), st.integers(1, 4)), max_size=40
 )

@@ -485,6 +485,16 @@ def test_a_time_index_that_lost_its_only_entry_is_known_as_wrong(tmp_path):
     assert again.has_wrong_times()
 
 
+def test_a_time_behind_the_last_entry_is_not_lacking(tmp_path):
+    segment = made(tmp_path, {"index.interval.bytes": str(SIZE)})
+    for number in range(4):
+        put(segment, BASE + number, number)
+    assert segment.offset_index.last.offset == BASE + 2
+    segment.load_latest()
+    assert not segment.has_wrong_times()
+    assert segment.latest == (3, BASE + 3)
+
+
 def test_a_time_index_that_tells_of_a_batch_that_is_gone_is_known_as_wrong(tmp_path):
     segment = made(tmp_path, {"index.interval.bytes": "100000"})
     for number in range(3):

@@ -58,6 +58,18 @@ def test_a_piece_comes_with_all_aborted_transactions_that_it_has_records_of(home
         assert [each for each in log.aborted_in(piece, start, 8)[1] if each.first_offset < end] == expected
 
 
+def test_a_piece_whose_segment_is_gone_comes_with_all_that_its_range_has(home):
+    log = open_log(home)
+    write(log, transactional(1, 0))  # 0
+    log.roll()
+    write(log, marker_of(1, ABORT))  # 1
+    log.on_high_watermark(2)
+    piece = log.read(0, 1 << 20, log.end, min_one_batch=True)
+    log.advance_start(1)
+    assert log.delete_old_segments(2, lambda *_: 0)
+    assert log.aborted_in(piece, 0, 2) == (piece, [AbortedTransaction(1, 0, 1, 2)])
+
+
 def test_the_first_open_transaction_is_the_first_unstable_offset(log):
     assert log.first_unstable_offset is None
     write(log, transactional(1, 0, 2))
