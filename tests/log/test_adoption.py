@@ -164,6 +164,40 @@ def test_nothing_is_appended_while_the_log_is_held(home):
     log.close()
 
 
+def test_nothing_overtakes_what_was_refused_while_the_log_was_held(home):
+    log = open_log(home, SMALL)
+    adoption = appending(log, write_offer(home, [in_a_row(batches_of(1))]))
+    adoption.check()
+    log.hold(adoption, allowed)
+
+    def written(sequence):
+        return log.append_as_leader(transactional(8, sequence), EPOCH, verification=allowed).first_offset
+
+    for sequence in (0, 1):
+        with pytest.raises(ApiError) as refused:
+            written(sequence)
+        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        log.release()
+    assert [written(0), written(1)] == [0, 1]
+    log.close()
+
+
+def test_an_offer_is_looked_into_and_not_opened_to_be_written(home, monkeypatch):
+    log = open_log(home, SMALL)
+    adoption = appending(log, write_offer(home, [in_a_row(batches_of(2))]))
+    opened, real = [], os.open
+
+    def noted(path, flags, *more, **how):
+        if ".log." in str(path):
+            opened.append(flags & os.O_ACCMODE)
+        return real(path, flags, *more, **how)
+
+    monkeypatch.setattr(os, "open", noted)
+    adoption.check()
+    assert opened == [os.O_RDONLY]
+    log.close()
+
+
 def test_a_producer_that_may_not_write(home):
     """Fencing, order, and the coordinator's word count as in an append."""
     log = open_log(home, SMALL)

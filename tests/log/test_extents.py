@@ -144,6 +144,16 @@ def test_a_file_that_ends_too_soon_is_noticed(log, tmp_path, cut):
         list(ExtentReader(block=64).batches(file.fileno(), extent.start, extent.end))
 
 
+def test_a_range_that_ends_in_the_hole_at_a_segments_end_has_all_of_that(log):
+    """A compaction has left its first batch."""
+    _, second, *_ = (each.base_offset for each in log.segment_facts())
+    first = next(iter_batches(whole(log)))
+    write_cleaned(log.directory, 0, [bytes(first.buffer)], log.config)
+    log.replace_segments([0], [0])
+    assert second > 4
+    assert offsets_in(log.extents(0, second - 1)) == [(0, 2)]
+
+
 def test_a_file_that_ends_within_a_batch_of_the_buffers_size_is_noticed(log, tmp_path):
     (extent, *_) = log.extents(0, log.log_end_offset).files
     size = next(iter_batches(extent.path.read_bytes())).size_in_bytes

@@ -125,7 +125,7 @@ def test_a_batch_that_was_prepared_is_written_as_it_was(home, settings):
     log = open_log(home, settings)
     prepared = prepare(batch_of(1000, 1001, size=200), log.config, 0)
     data = bytes(prepared.batch.buffer)
-    assert log.append_as_leader(prepared, 0)[:2] == (0, 1)
+    assert log.append_as_leader(prepared, 0) == (0, 1, -1, 0)
     assert whole(log)[layout.MAGIC :] == data[layout.MAGIC :]
 
 
@@ -139,6 +139,22 @@ def test_a_batch_that_was_prepared_under_other_settings_is_looked_at_again(home)
         log.append_as_leader(prepared[1], 0)
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
     assert log.log_end_offset == 1
+
+
+def test_the_bounds_on_times_are_by_the_brokers_clock(home):
+    log = open_log(home, {"message.timestamp.before.max.ms": "10"}, clock=ManualClock(10_000))
+    assert log.append_as_leader(batch_of(9_990), 0).first_offset == 0
+    with pytest.raises(ApiError) as refused:
+        log.append_as_leader(batch_of(9_989), 0)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_whose_topic_a_log_is_lasts(home):
+    log, topic_id = open_log(home), uuid.UUID(int=7)
+    assert log.topic_id is None
+    log.assign_topic_id(topic_id)
+    log.close()
+    assert (log.topic_id, open_log(home).topic_id) == (topic_id, topic_id)
 
 
 def opened_again(log, *, clean):

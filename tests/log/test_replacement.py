@@ -42,7 +42,9 @@ def after_of(before, replacement):
 
 def test_until_it_is_adopted_the_old_segments_are_read(log):
     before = records_of(log)
+    *_, behind = log._segments.bases[:4]
     replacement = log.begin_replacement(*cleaned(log))
+    assert replacement.end_offset == behind
     assert records_of(log) == before
     replacement.perform()
     assert records_of(log) == before, "by the descriptors that are open"

@@ -321,6 +321,17 @@ def test_a_stop_that_was_no_clean_one_is_believed_up_to_the_recovery_point(home,
         assert (partition.end_offset < bases[1]) is ends_early
 
 
+def test_of_a_log_that_begins_behind_its_recovery_point_no_snapshot_is_believed(home):
+    log = open_log(home)
+    log.restart_at(5)
+    log.append_as_leader(transactional(0, 0), 0, AppendOrigin.COORDINATOR)
+    log.roll()
+    log.flush()
+    assert list(home.glob("*.snapshot"))
+    partition = StoppedPartition(home, Knowledge(clean=False, recovery_point=0))
+    assert (partition.end_offset, partition.decisions) == (6, (5, []))
+
+
 def test_what_lies_before_a_range_is_not_looked_at(log, home):
     bases = [int(path.stem) for path in sorted(home.glob("*.log"))]
     expected = whole(log)[segment_size(home, 0) :]
