@@ -624,6 +624,9 @@ def test_what_a_truncation_cut_off_is_not_written_behind_it(later: Later) -> Non
     assert names(later.directory) == []
     assert later.repeated(later.log) == later.offsets
     assert later.log.append_as_leader(batch(0, sequence=1), 0).first_offset == MANY
+    later.log.roll()
+    later.do()
+    assert names(later.directory) == [MANY + 2], "the next is"
 
 
 def test_a_stop_waits_for_none_and_writes_the_last(later: Later) -> None:
