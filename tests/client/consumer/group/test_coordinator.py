@@ -26,7 +26,7 @@ class Rig:
     """A member of a group that another one leads; the test says what each generation assigns to it.
 
     ``told`` has the callbacks that came to their end, in order: ``+`` assigned, ``-`` revoked, ``!`` lost.
-    They wait for ``may`` of the same name, and a commit for that of ``commit``.
+    They wait for ``may`` of the same name, a commit for that of ``commit``, and a join for that of ``coordinator``.
     """
 
     def __init__(self, auto_commit=False, strategy="cooperative-sticky"):
@@ -49,7 +49,7 @@ class Rig:
         self.shares = []
         self.beat_with = ErrorCode.NONE
         self.asked = {api: asyncio.Event() for api in _VERSIONS}
-        self.begun = {each: asyncio.Event() for each in ("+", "-", "!", "commit")}
+        self.begun = {each: asyncio.Event() for each in ("+", "-", "!", "commit", "coordinator")}
         self.may = {each: asyncio.Event() for each in self.begun}
         for each in self.may.values():
             each.set()
@@ -110,6 +110,8 @@ class Rig:
     # What a Session does.
 
     async def coordinator(self, kind, key):
+        if asyncio.current_task().get_name() == "sparklog join":
+            await self.pass_by("coordinator")
         return 1
 
     def forget_coordinator(self, kind, key):
@@ -240,6 +242,29 @@ def test_what_is_lost_while_the_user_is_told_of_it_is_lost_at_once():
             rig.may["+"].set()
             await poll
             assert rig.told == [("+", [A]), ("!", [A])]
+
+    asyncio.run(test())
+
+
+def test_what_is_lost_while_a_join_looks_for_the_coordinator_is_given_up_first():
+    async def test():
+        async with _rig() as rig:
+            await rig.poll_until_assigned(A)
+            rig.may["coordinator"].clear()
+            rig.member.subscription_changed()
+            await rig.member.step()
+            await rig.begun["coordinator"].wait()
+            rig.beat_with = ErrorCode.UNKNOWN_MEMBER_ID
+            await rig.silence(4, until=ApiKey.HEARTBEAT)
+            rig.news.clear()
+            rig.may["coordinator"].set()
+            await rig.news.wait()
+            rig.shares.append([C])
+            await rig.member.step()
+            assert rig.told == [("+", [A]), ("!", [A])]
+            await rig.joined()
+            await rig.member.step()
+            assert rig.told[2:] == [("+", [C])]
 
     asyncio.run(test())
 

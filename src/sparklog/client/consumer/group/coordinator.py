@@ -206,6 +206,8 @@ class ConsumerCoordinator:
             await self._match_topics()
         membership = self._membership
         broker = await self._coordinator()
+        if membership.surrender(self._subscription.wants).partitions:
+            return Verdict.AGAIN, None  # what there was to give up may have become more meanwhile
         request = membership.join(self._subscription.topics, self._now())
         patience = self._settings.max_poll_interval + _JOIN_GRACE
         answer = await self._ask(broker, ApiKey.JOIN_GROUP, request, patience)
