@@ -447,6 +447,14 @@ def answers(producers: ProducerStateManager, now_ms: int, *batches: tuple[int, i
     return codes
 
 
+def test_a_log_that_begins_anew_waits_for_no_batch_that_it_refused_before(tmp_path: Path) -> None:
+    """Another leader has written it, and it was deleted there before it came here."""
+    producers = ProducerStateManager(tmp_path)
+    producers.refused(placed(batch(7, 1, 2), 0), ErrorCode.NOT_ENOUGH_REPLICAS, 1000)
+    producers.restart_at(50)
+    assert answers(producers, 1000, (1, 40)) == [ErrorCode.NONE]
+
+
 def test_what_was_in_flight_behind_a_refused_batch_is_refused_as_it_was(tmp_path: Path) -> None:
     """Else librdkafka raises its epoch, and sends again what other partitions may have already."""
     full, gap = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -522,6 +522,7 @@ class ProducerStateManager:
     def restart_at(self, offset: int) -> None:
         """The log begins anew at ``offset`` and knows no producer."""
         self.discard_snapshots(beyond=-1)
+        self._awaited, self._aborted, self._repeated = {}, set(), {}
         self.load(offset, offset)
 
     def discard_snapshot(self, offset: int) -> None:
