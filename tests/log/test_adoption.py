@@ -578,6 +578,31 @@ def test_restoring_goes_on_where_the_log_ends(home, original):
     log.close()
 
 
+def test_what_was_refused_while_a_log_was_restored_is_not_overtaken(home, original):
+    log = open_log(home, SMALL)
+    offer = write_offer(home, segments_of(original))
+    adoption = RestoreAdoption(home, offer, log.config, log._clock.now_ms(), log.producers_to_restore())
+    adoption.check()
+    adoption.prepare(0, EPOCH)
+    log.hold(adoption)
+    refused = []
+
+    def send(sequence):
+        try:
+            log.append_as_leader(transactional(9, sequence, 2), EPOCH, verification=allowed)
+        except ApiError as error:
+            refused.append((sequence, error.code))
+
+    send(0)
+    adoption.commit()
+    log.take_adopted(adoption)
+    log.release()
+    for sequence in (2, 0, 2):
+        send(sequence)
+    assert refused == [(each, ErrorCode.NOT_ENOUGH_REPLICAS) for each in (0, 2)]
+    log.close()
+
+
 def test_epochs_of_another_cluster(home, original):
     """None is above the partition's own, by which whatever comes next is written."""
     log = open_log(home, SMALL)

@@ -363,9 +363,11 @@ class ProducerStateManager:
             self._find_unstable()
 
     def take_over(self, before: ProducerStateManager) -> None:
-        """Know what ``before`` knows, which is the state of the same log in another directory and is used no more."""
+        """Know what ``before`` knows, which is the state of the same log in another directory, or a copy of what was
+        known here, and is used no more. What was refused here meanwhile is still to come first.
+        """
         self.expiration_ms, self._epoch_ms = before.expiration_ms, before._epoch_ms
-        self._producers, self._awaited = before._producers, before._awaited
+        self._producers, self._awaited = before._producers, {**before._awaited, **self._awaited}
         self._aborted, self._repeated = before._aborted, before._repeated
         self._ongoing, self._unreplicated = before._ongoing, before._unreplicated
         self._unreplicated_firsts = before._unreplicated_firsts
