@@ -322,11 +322,13 @@ class AsyncConsumer:
     # -- commits
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Commit these offsets, or the position of each partition; returns when they are stored.
+        """Commit these offsets, or the position of each partition; returns when they are stored. A position in a topic
+        that was deleted is left out.
 
         Raises ApiError if they will not be: the group may have gone on without this consumer.
         """
-        await self._group().offsets.commit(self._to_commit(offsets))
+        group = self._group()
+        await group.offsets.commit(_chosen(group, offsets))
 
     def commit_async(
         self,
@@ -339,10 +341,8 @@ class AsyncConsumer:
         without ``group.id``, TypeError and LocalProtocolError for what are no offsets.
         """
         check_callable("callback", callback)
-        self._group().commits.start(self._to_commit(offsets), callback)
-
-    def _to_commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> Offsets:
-        return to_commit(self._subscription.positions()) if offsets is None else arguments.check_offsets(offsets)
+        group = self._group()
+        group.commits.start(_chosen(group, offsets), callback)
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these, or for all that are assigned; None for nothing.
@@ -469,3 +469,7 @@ class AsyncConsumer:
             yield
         finally:
             self._is_busy = False
+
+
+def _chosen(group: ConsumerCoordinator, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> Offsets:
+    return group.offsets.reached() if offsets is None else arguments.check_offsets(offsets)

@@ -269,7 +269,8 @@ class Consumer:
     # -- commits
 
     def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Commit these offsets, or the position of each partition; returns when they are stored.
+        """Commit these offsets, or the position of each partition; returns when they are stored. A position in a topic
+        that was deleted is left out.
 
         Raises ApiError if they will not be: the group may have gone on without this consumer.
         """

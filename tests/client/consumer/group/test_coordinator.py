@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from types import SimpleNamespace as Answer
+from uuid import uuid4
 
 import pytest
 
@@ -11,11 +12,12 @@ from sparklog.client.cluster.retry import Backoff
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.group.coordinator import Callbacks, ConsumerCoordinator
 from sparklog.client.consumer.subscription import Position, SubscriptionState
+from sparklog.cluster.info import ClusterInfo, TopicInfo
 from sparklog.cluster.leaders import Leaders
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.subscription import Assignment, encode_assignment
-from sparklog.structs import TopicPartition
+from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.testing.clock import ManualClock, jump
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -54,8 +56,14 @@ class Rig:
         for each in self.may.values():
             each.set()
         self.told = []
+        self.committed = []
         self.member = ConsumerCoordinator(self, self.config, self.subscription, self.news)
         self.member.callbacks = Callbacks(self.tell("+"), self.tell("-"), self.tell("!"))
+
+    def describe(self, topic_id):
+        """A broker tells that the topic is one of this id."""
+        topic = TopicInfo("t", topic_id, internal=False, partitions=())
+        self.leaders.apply(ClusterInfo(None, NO_LEADER, {}, {"t": topic}, {}))
 
     def tell(self, sign):
         async def callback(partitions):
@@ -142,6 +150,12 @@ class Rig:
 
     async def coordinator_request(self, kind, key, api, build, **more):
         await self.pass_by("commit")
+        topics = build(9).topics
+        self.committed += [
+            (TopicPartition(topic.name, each.partition_index), each.committed_offset)
+            for topic in topics
+            for each in topic.partitions
+        ]
 
 
 @asynccontextmanager
@@ -265,6 +279,27 @@ def test_what_is_lost_while_a_join_looks_for_the_coordinator_is_given_up_first()
             await rig.joined()
             await rig.member.step()
             assert rig.told[2:] == [("+", [C])]
+
+    asyncio.run(test())
+
+
+def test_what_was_reached_in_a_topic_that_was_deleted_is_not_committed_in_the_next_of_its_name():
+    """The group would go on there, in the midst of records that it has never read."""
+
+    async def test():
+        async with _rig(auto_commit=True) as rig:
+            await rig.poll_until_assigned(A, B)
+            before, now = uuid4(), uuid4()
+            rig.describe(before)
+            for tp in (A, B):
+                rig.subscription.fetched_from(tp, before)
+                rig.subscription.consumed(tp, Position(1000))
+            await rig.member.offsets.auto_commit()
+            assert rig.committed == [(A, 1000), (B, 1000)]
+            rig.describe(now)
+            rig.subscription.seek(B, Position(3))
+            await rig.member.offsets.auto_commit()
+            assert rig.committed[2:] == [(B, 3)]
 
     asyncio.run(test())
 

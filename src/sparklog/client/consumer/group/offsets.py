@@ -126,9 +126,21 @@ class GroupOffsets:
             )
         return generation
 
+    def reached(self) -> Offsets:
+        """Where each assigned partition goes on; without what was reached in a topic that has been deleted, for it says
+        nothing of the topic that has the name now.
+        """
+        positions = self._subscription.positions()
+        return to_commit({tp: at for tp, at in positions.items() if self._is_of_topic(tp)})
+
+    def _is_of_topic(self, tp: TopicPartition) -> bool:
+        """Whether the position is one in the topic that has the name now, as far as is known."""
+        reached, now = self._subscription.state(tp).topic_id, self._session.leaders.last_known(tp.topic)
+        return now is None or ZERO_UUID in (reached, now.topic_id) or reached == now.topic_id
+
     def start_auto_commit(self) -> asyncio.Task[SparklogError | None]:
         """Begin to commit all positions as they are now; a failure is a line in the log."""
-        started = self.start(to_commit(self._subscription.positions()), _AUTO_COMMIT_PATIENCE_MS)
+        started = self.start(self.reached(), _AUTO_COMMIT_PATIENCE_MS)
         started.add_done_callback(self._warn)
         return started
 
