@@ -187,6 +187,21 @@ def test_a_successor_keeps_what_is_open_and_ends_it(commit: bool, version: int) 
     assert MACHINE.complete(prepared, NOW).producer == Producer(7, 6 if version else 5)
 
 
+@pytest.mark.parametrize("epoch", [3, LAST_EPOCH - 1])
+@pytest.mark.parametrize("read_back", [False, True])
+def test_whose_transaction_was_kept_does_not_go_on_when_it_has_ended(epoch: int, read_back: bool) -> None:
+    """Neither with the coordinator that let it be kept, nor with one that knows what the log says."""
+    kept = MACHINE.init(second(S.ONGOING, epoch=epoch), keeping(), 99, NOW).record
+    assert kept is not None
+    if read_back:
+        kept = read_value("id", value_of(kept) or b"")
+    prepared = MACHINE.end(HeldTransaction(kept), EndRequest(kept.client, commit=True), None, now_ms=NOW).record
+    assert prepared is not None
+    ended = HeldTransaction(MACHINE.complete(prepared, NOW))
+    assert MACHINE.init(ended, request(Producer(7, epoch)), None, NOW).error is E.PRODUCER_FENCED
+    assert MACHINE.init(ended, request(kept.client), None, NOW).error is E.NONE
+
+
 def test_a_successor_that_keeps_nothing_aborts_what_another_kept() -> None:
     kept = MACHINE.init(second(S.ONGOING), keeping(), None, NOW).record
     assert kept is not None

@@ -243,15 +243,15 @@ def _successor(client: Producer, fresh_id: int | None) -> Producer | None:
 
 
 def _kept(current: Transaction, request: InitRequest, fresh_id: int | None, now_ms: int) -> Decision:
-    """The transaction stays open as it is; the client's epoch is raised, so that the predecessor cannot end it any
-    more.
+    """The transaction stays open as it is; the client's epoch is raised, so that the predecessor can neither end it any
+    more, nor be taken for a client that did not hear of the new epoch.
     """
     if request.expected not in (None, current.client):
         return _FENCED
     client = _successor(current.client, fresh_id)
     if client is None:
         return Decision(needs_producer_id=True)
-    return Decision(record=current.told(client)._replace(update_ms=now_ms))
+    return Decision(record=current.told(client)._replace(update_ms=now_ms, last_epoch=NO_EPOCH))
 
 
 def _prepared(current: Transaction, request: EndRequest, fresh_id: int | None, now_ms: int) -> Decision:
