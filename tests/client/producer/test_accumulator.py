@@ -325,7 +325,7 @@ def test_a_batch_is_sent_again_as_often_as_retries_say(idempotent):
     verdicts = [_answer(accumulator, _take(accumulator, 1e6), ErrorCode.NETWORK_EXCEPTION) for _ in range(3)]
     assert verdicts == [Verdict.RETRY, Verdict.RETRY, Verdict.FAIL]
     assert (accumulator.used, accumulator.is_empty) == (0, True)
-    assert accumulator.is_broken is idempotent  # a stamp that may be missing
+    assert accumulator.needs_new_epoch(_ME) is idempotent  # a stamp that may be missing
 
 
 def test_what_could_not_be_put_on_the_wire_waits_again_without_a_pause():
@@ -398,7 +398,7 @@ def test_all_that_waits_can_be_dropped_and_what_is_under_way_stays():
     dropped = accumulator.drop_waiting()
     assert sorted(each.tp for each in dropped) == [_ONE, _TWO]
     assert (accumulator.used, accumulator.on_wire, accumulator.is_waiting) == (RECORD_OVERHEAD + 1, 1, False)
-    assert not accumulator.is_broken  # they had no numbers
+    assert not accumulator.needs_new_epoch(_ME)  # they had no numbers
     _answer(accumulator, batch)
     assert accumulator.is_empty
 
@@ -432,7 +432,7 @@ def test_another_id_is_needed_when_the_last_epoch_is_spoiled(epoch, is_used_up):
     for queue in list(accumulator.due(0)):
         batch = accumulator.take(queue, me)
         _answer(accumulator, batch, ErrorCode.INVALID_RECORD if batch.tp == _ONE else ErrorCode.NONE)
-    assert accumulator.is_broken
+    assert accumulator.needs_new_epoch(me)
     assert not accumulator.needs_new_id(me)  # nothing is there to be sent
     _append(accumulator)
     assert accumulator.needs_new_id(me) is is_used_up

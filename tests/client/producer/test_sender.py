@@ -561,6 +561,31 @@ def test_after_a_spoiled_transaction_the_epoch_is_raised():
     _run(test)
 
 
+def test_a_partition_that_spoiled_a_transaction_costs_later_ones_no_epoch():
+    async def test():
+        async with Scene() as scene:
+            scene.topics["u"] = [0]
+            producer = await _transactional(scene)
+            await producer.begin_transaction()
+            scene.script = [_E.OUT_OF_ORDER_SEQUENCE_NUMBER]
+            await producer.send("t", b"x")
+            with pytest.raises(ApiError, match="call abort_transaction"):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+            for _ in range(2):
+                await producer.begin_transaction()
+                await producer.send("u", b"y")
+                await producer.commit_transaction()
+            assert scene.stamps == [(1, 0), (2, 0), (2, 1)]
+            await producer.begin_transaction()
+            await producer.send("t", b"y")
+            await producer.commit_transaction()
+            assert scene.stamps[3:] == [(2, 0)]
+            await producer.close()
+
+    _run(test)
+
+
 def test_offsets_that_the_group_refuses_spoil_the_transaction():
     async def test():
         async with Scene() as scene:

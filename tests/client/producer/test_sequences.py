@@ -506,7 +506,7 @@ def test_each_refusal_raises_the_epoch_by_one():
         assert _next_stamp(scene) == (7, epoch, 0)
         scene.process()
         scene.answer()
-    assert not scene.accumulator.is_broken
+    assert not scene.accumulator.needs_new_epoch(scene.producer)
 
 
 def test_two_refusals_leave_the_gap_where_the_first_of_them_is():

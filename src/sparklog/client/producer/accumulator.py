@@ -314,10 +314,9 @@ class Accumulator:
         """Whether a partition's epochs are used up, so that it can only go on under another id than ``producer``'s."""
         return any(queue.sequences.is_exhausted(producer) for queue in self._busy.values())
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether a partition can only go on under a higher epoch."""
-        return any(queue.sequences.is_broken for queue in self._queues.values())
+    def needs_new_epoch(self, producer: ProducerId | None) -> bool:
+        """Whether a partition can only go on under a higher epoch than ``producer``'s."""
+        return any(queue.sequences.needs_new_epoch(producer) for queue in self._queues.values())
 
 
 def _headers_size(headers: Headers) -> int:

@@ -123,6 +123,10 @@ class PartitionSequences:
         """It cannot go on under this epoch, or that is in doubt."""
         return self._gap_at is not None or self._has_doubt
 
+    def needs_new_epoch(self, producer: ProducerId | None) -> bool:
+        """It is broken under the epoch of ``producer``: under another it starts over with the next batch."""
+        return self.is_broken and producer == self._given
+
     def admits(
         self, producer: ProducerId, waiting: Sequence[ProducerBatch], on_wire: Collection[ProducerBatch]
     ) -> bool:

@@ -209,7 +209,7 @@ class TransactionDriver:
         if transaction.has_begun:
             told = await self._end(commit)
             transaction.end_answered()
-        if told is None and (transaction.is_spoiled or self._accumulator.is_broken):
+        if told is None and (transaction.is_spoiled or self._accumulator.needs_new_epoch(self._producer)):
             told, _ = await self._init_producer_id(self._producer, keep_prepared=False)
         transaction.ended(told)
 
