@@ -629,6 +629,22 @@ def test_a_cut_whose_turn_comes_after_another_decision_is_not_made(diverged):
     assert diverged.end(FOLLOWER) == 3
 
 
+def test_a_cut_whose_turn_comes_when_the_topic_was_made_anew_is_not_made(diverged):
+    """Under the same leader epoch."""
+    follower = diverged[FOLLOWER]
+
+    async def cut():
+        async with follower.changing:
+            work = asyncio.ensure_future(follower.following.begin_again_at(TP, 1, 9))
+            await turns()
+            assert follower.stop(TP, delete=True) is ErrorCode.NONE
+            follower.apply(TP, decision(LEADER, 1), diverged.config, UUID(int=2), replicas=BOTH)
+        await work
+
+    assert refusal(diverged.run, cut()) is ErrorCode.FENCED_LEADER_EPOCH
+    assert diverged.end(FOLLOWER) == 0
+
+
 def test_a_cut_that_was_begun_is_finished_though_its_fetcher_is_closed(diverged, disk):
     follower = diverged[FOLLOWER]
 

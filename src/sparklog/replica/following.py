@@ -130,11 +130,14 @@ class Following:
     async def _to_its_end(
         self, tp: TopicPartition, leader_epoch: int, begin: Callable[[Partition], Future[None]]
     ) -> None:
-        await to_its_end(self._cut(tp, leader_epoch, begin))
+        await to_its_end(self._cut(self._followed(tp, leader_epoch), leader_epoch, begin))
 
-    async def _cut(self, tp: TopicPartition, leader_epoch: int, begin: Callable[[Partition], Future[None]]) -> None:
+    async def _cut(self, meant: Partition, leader_epoch: int, begin: Callable[[Partition], Future[None]]) -> None:
+        tp = meant.tp
         async with self._replicas.changing:
             partition = self._followed(tp, leader_epoch)
+            if partition is not meant:  # another topic's may be under the same epoch
+                raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{tp} was made anew")
             self._logs.being_cut.add(tp)
             try:
                 await asyncio.wrap_future(begin(partition))

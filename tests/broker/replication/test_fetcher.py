@@ -110,10 +110,10 @@ class Stage:
         )
         return ListOffsetsResponse(throttle_time_ms=0, topics=[form(name=topic.name, partitions=[told])])
 
-    def follow(self, *partitions, epoch=EPOCH, leader=LEADER):
+    def follow(self, *partitions, epoch=EPOCH, leader=LEADER, topic_id=None):
         for tp in partitions:
             state = PartitionState(leader, epoch, (LEADER, US), 1, version=epoch)
-            code = self.replicas.apply(tp, state, TopicConfig(), self._topic_id, replicas=(LEADER, US))
+            code = self.replicas.apply(tp, state, TopicConfig(), topic_id or self._topic_id, replicas=(LEADER, US))
             assert code is ErrorCode.NONE
             self.fetcher.follow(tp, epoch)
 
@@ -478,6 +478,32 @@ def test_a_leader_that_begins_within_a_batch_has_the_copy_begin_with_that(tmp_pa
             again = await stage.after(given(batches=more, log_start_offset=5, high_watermark=9))
             assert offsets(again) == {0: 9}
             assert again.partitions[0].log_start_offset == 5
+
+    run(test)
+
+
+@pytest.mark.parametrize("told", [{LATEST: 9, EARLIEST: 5}, {LATEST: 0}], ids=["begins behind", "ends before"])
+def test_what_a_leader_tells_of_a_topic_that_was_made_anew_meanwhile_is_not_done_to_the_new_one(tmp_path, told):
+    """Under the same leader epoch: every topic begins with the first one."""
+
+    async def test():
+        async with stage_at(tmp_path, T0, T1) as stage:
+            await stage.asked()
+            await stage.after(given(batches=[records(0), records(1)]))
+            stage.offsets = told
+
+            def made_anew(asked):
+                if asked.message.topics[0].partitions[0].timestamp == [*told][-1]:
+                    stage.fetcher.leave(T0)
+                    assert stage.replicas.stop(T0, delete=True) is ErrorCode.NONE
+                    stage.follow(T0, topic_id=UUID(int=2))
+                    stage.replicas.following.append_from_leader(T0, EPOCH, memoryview(bytearray(records())), 0, 0)
+                return stage._offsets(asked)
+
+            stage.peer.on[ApiKey.LIST_OFFSETS] = made_anew
+            again = await stage.after(given(error=ErrorCode.OFFSET_OUT_OF_RANGE))
+            assert offsets(again) == {0: 1}
+            assert again.partitions[0].log_start_offset == 0
 
     run(test)
 

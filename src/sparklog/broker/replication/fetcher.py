@@ -380,7 +380,7 @@ class ReplicaFetcher:
         """Raises ApiError if that could not be, and is to be tried again after a pause."""
         epoch = followed.leader_epoch
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._return_to_range(tp, epoch, self._following.standing(tp, epoch))
+            await self._return_to_range(tp, followed, self._following.standing(tp, epoch))
         elif fetched.error is not ErrorCode.NONE:
             raise ApiError(fetched.error, f"broker {self._leader.broker_id} says so")
         elif fetched.diverging is not None:
@@ -409,28 +409,30 @@ class ReplicaFetcher:
         if error.code not in _SOON_OVER:
             self._warnings.warn(f"{tp} {error.code.name}", f"cannot copy {tp}, trying again: {error}")
 
-    async def _return_to_range(self, tp: TopicPartition, epoch: int, here: Standing) -> None:
+    async def _return_to_range(self, tp: TopicPartition, followed: _Followed, here: Standing) -> None:
         """The leader's log ends before ours, for it was elected though it lagged; or begins behind our end.
 
         Source: Kafka 3.9, ``AbstractFetcherThread.fetchOffsetAndTruncate``.
         """
-        end = await self._list_offset(tp, epoch, _LATEST)
+        epoch = followed.leader_epoch
+        end = await self._list_offset(tp, followed, _LATEST)
         if end < here.offset:
             _logger.warning("%s ends at %d with its leader, and at %d here: what is beyond goes", tp, end, here.offset)
             await self._following.drop_beyond(tp, epoch, end)
             return
-        start = await self._list_offset(tp, epoch, _EARLIEST)
+        start = await self._list_offset(tp, followed, _EARLIEST)
         if start <= here.offset:  # it has changed since, or the leader knows less than it should: not at once again
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the leader has {start} to {end}, and refuses {here.offset}")
         text = "%s begins at %d with its leader, and ends at %d here: it begins again there"
         _logger.warning(text, tp, start, here.offset)
         await self._following.begin_again_at(tp, epoch, start)
 
-    async def _list_offset(self, tp: TopicPartition, epoch: int, timestamp: int) -> int:
+    async def _list_offset(self, tp: TopicPartition, followed: _Followed, timestamp: int) -> int:
+        """Raises ApiError, also where the controller decided anew meanwhile: the answer may be of another topic."""
         assert self._connection is not None
         topic_type = ListOffsetsRequest.ListOffsetsTopic
         asked = topic_type.ListOffsetsPartition(
-            partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp
+            partition_index=tp.partition, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
             replica_id=self._replicas.broker_id,
@@ -438,6 +440,8 @@ class ReplicaFetcher:
             topics=[topic_type(name=tp.topic, partitions=[asked])],
         )
         answer = await self._connection.request(ApiKey.LIST_OFFSETS, lambda _: request, ceiling=9)
+        if self._followed.get(tp) is not followed:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, "the controller decided anew about it")
         found = answer.topics[0].partitions[0]
         if found.error_code:
             raise ApiError(ErrorCode(found.error_code), f"broker {self._leader.broker_id} cannot tell its offsets")
