@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -312,6 +313,48 @@ def test_a_full_disk_that_has_nothing_of_the_partition_refuses_no_restore(tmp_pa
         monkeypatch.undo()
         logs.close()
     assert found == Adopted(0, 3 * RECORDS - 1, 2, 0, found.nbytes)
+
+
+def test_nothing_is_written_to_a_log_that_is_about_to_begin_where_what_is_restored_does(tmp_path):
+    """The disk thread may be busy, and what was written meanwhile would be dropped though a client was told of it."""
+    tp, clock, gate = TopicPartition("t", 0), ManualClock(), threading.Event()
+
+    async def restore(logs, disk):
+        loop = asyncio.get_running_loop()
+        replicas = ReplicaManager(1, logs, loop, clock=clock)
+        assert replicas.apply(tp, PartitionState(1, 0, (1,), 1), TopicConfig(), UUID(int=1)) is ErrorCode.NONE
+        is_about_to = asyncio.Event()
+
+        async def ask(_):
+            disk.submit(gate.wait, 60)
+            loop.call_soon(is_about_to.set)
+
+        placed = in_a_row(three(PreparedTransaction("elsewhere", 900_000, 0)), 100)
+        offer_path(replicas.partition(tp).log.directory, 100, "restored").write_bytes(b"".join(placed))
+        adopter = SegmentAdopter(replicas, logs, loop, clock)
+        wish = Wish(tp, Mode.RESTORE, Offer("restored", (100,), 100 + 3 * RECORDS), -1)
+        adopting = asyncio.ensure_future(adopter.adopt(wish, ask))
+        try:
+            await is_about_to.wait()
+            await asyncio.sleep(0)
+            assert not adopting.done()
+            builder = RecordBatchBuilder()
+            builder.append(1, None, b"v")
+            with pytest.raises(ApiError) as refused:
+                replicas.append(tp, memoryview(bytearray(builder.build())), -1)
+            assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+            assert [*replicas.apply_retention()] == []
+        finally:
+            gate.set()
+            await asyncio.wait((adopting,))
+            await adopter.close()
+        return adopting.result()
+
+    with ThreadPoolExecutor(1) as disk:
+        logs = LogManager([tmp_path], TopicConfig(), clock, disk)
+        found = asyncio.run(restore(logs, disk))
+        logs.close()
+    assert found == Adopted(100, 100 + 3 * RECORDS - 1, 100, 0, found.nbytes)
 
 
 def test_what_nobody_asks_for_is_removed(tmp_path):

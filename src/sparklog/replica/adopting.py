@@ -189,11 +189,10 @@ class SegmentAdopter:
         log = partition.log
         if wish.mode is Mode.RESTORE:
             _check_place(log, wish.offer)
-            if log.log_end_offset != wish.offer.bases[0]:
-                await asyncio.wrap_future(self._logs.start_restart(wish.tp, wish.offer.bases[0]))
-                partition.truncated()
         log.hold(adoption, verification)
         try:
+            if wish.mode is Mode.RESTORE and log.log_end_offset != wish.offer.bases[0]:
+                await self._begin_anew(partition, wish.offer.bases[0])
             await asyncio.wrap_future(self._logs.run_on_disk(_place, log, adoption, partition.leader_epoch))
             log.take_adopted(adoption)
         finally:
@@ -202,6 +201,15 @@ class SegmentAdopter:
         self._replicas.adopted(partition)
         if wish.log_start_offset != NO_START:
             await self._begin_at(log, min(max(wish.log_start_offset, adoption.base_offset), log.log_end_offset))
+
+    async def _begin_anew(self, partition: Partition, offset: int) -> None:
+        """The log, which is held and has no records, ends at ``offset``; nobody else looks at it meanwhile."""
+        self._logs.being_cut.add(partition.tp)
+        try:
+            await asyncio.wrap_future(self._logs.start_restart(partition.tp, offset))
+        finally:
+            partition.truncated()
+            self._logs.being_cut.discard(partition.tp)
 
     async def _begin_at(self, log: Log, offset: int) -> None:
         """The log begins at ``offset``, after a crash too. Raises LogDirFailed if its own log directory refuses."""
