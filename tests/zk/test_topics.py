@@ -75,6 +75,35 @@ def test_a_request_to_delete_by_id_is_of_that_topic_alone(zk):
     assert zk.topics.to_delete() == {"u": None}, "whichever it is"
 
 
+def test_a_request_to_delete_by_id_takes_the_place_of_one_for_another_topic_of_the_name(zk):
+    zk.topics.request_deletion("t", UUID(int=5))
+    zk.topics.request_deletion("t", UUID(int=6))
+    assert zk.topics.to_delete() == {"t": UUID(int=6)}
+    zk.topics.request_deletion("t")
+    zk.topics.request_deletion("t", UUID(int=6))
+    assert zk.topics.to_delete() == {"t": None}, "whichever it is, and so that one too"
+
+
+@pytest.mark.parametrize("after", ["the request", "the topic"])
+def test_a_request_to_delete_that_comes_while_another_is_forgotten_stays(zk, monkeypatch, after):
+    """Whichever of the two was read when it came."""
+    version = controller_of(zk)
+    zk.topics.request_deletion("u", UUID(int=5))
+    path, get = {"the request": delete_topic_path("u"), "the topic": topic_path("u")}[after], zk.topics._zk.get
+
+    def get_and_ask(asked, *arguments):
+        found = get(asked, *arguments)
+        if asked == path:
+            monkeypatch.undo()
+            assert zk.topics.create(TopicAssignment("u", {0: (1,)}, UUID(int=6)), {})
+            zk.topics.request_deletion("u", UUID(int=6))
+        return found
+
+    monkeypatch.setattr(zk.topics._zk, "get", get_and_ask)
+    zk.topics.forget_deletion("u", version)
+    assert zk.topics.to_delete() == {"u": UUID(int=6)}
+
+
 def test_a_request_to_delete_as_kafka_makes_it_has_no_data_at_all(zk):
     zk.kazoo.create(delete_topic_path("t"), None, makepath=True)
     assert zk.kazoo.get(delete_topic_path("t"))[0] is None

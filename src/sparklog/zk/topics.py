@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from uuid import UUID
 
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from sparklog.errors import CoordinationError
 from sparklog.structs import TopicPartition
@@ -137,14 +137,24 @@ class Topics:
         raise CoordinationError(f"znode {path} changes all the time; it will be looked at later")
 
     def request_deletion(self, topic: str, topic_id: UUID | None = None) -> None:
-        """Ask the controller to delete the topic; with an id only the one that bears it, whatever the name is now."""
+        """Ask the controller to delete the topic; with an id only the one that bears it, whatever the name is now.
+
+        Raises CoordinationError where such requests come and go all the time.
+        """
         path, data = znodes.delete_topic_path(topic), znodes.encode_deletion(topic_id)
-        try:
-            self._zk.kazoo.create(path, data, makepath=True)
-        except NodeExistsError:
-            if topic_id is None:  # the one that was asked for before may be another, which is gone
-                with suppress(NoNodeError):
-                    self._zk.kazoo.set(path, data)
+        for _ in range(TRIES):
+            with suppress(NodeExistsError):
+                self._zk.kazoo.create(path, data, makepath=True)
+                return
+            node = self._zk.get(path)
+            if node is None:
+                continue
+            if topic_id is not None and znodes.decode_deletion(node[0]) in (None, topic_id):
+                return
+            with suppress(NoNodeError, BadVersionError):  # what was asked for before may be another, which is gone
+                self._zk.kazoo.set(path, data, version=node[1].version)
+                return
+        raise CoordinationError(f"requests to delete topic {topic} come and go; try again")
 
     def to_delete(self, on_change: OnChange | None = None) -> dict[str, UUID | None]:
         """The topics that are to go, with the id where only the one that bears it is meant."""
@@ -187,11 +197,17 @@ class Topics:
 
         Raises CoordinationError if another controller has taken over.
         """
-        path, assignment = znodes.delete_topic_path(topic), self.assignment(topic)
+        path = znodes.delete_topic_path(topic)
         asked = self._zk.get(path)
-        topic_id = None if asked is None else znodes.decode_deletion(asked[0])
-        if assignment is None or topic_id not in (None, assignment.topic_id):
-            remove(self._zk.kazoo, [path], controller_epoch_version)
+        assignment = self.assignment(topic)
+        if asked is None:
+            return
+        if assignment is None or znodes.decode_deletion(asked[0]) not in (None, assignment.topic_id):
+            transaction = as_controller(self._zk.kazoo, controller_epoch_version)
+            transaction.delete(path, version=asked[1].version)  # another topic of the name may be meant since
+            results = list(transaction.commit())
+            check_office(results)
+            failed(results)
 
     def forget(self, topic: str, controller_epoch_version: int) -> None:
         """Remove every znode of the topic; its name is free, and the request for its deletion gone, in the last step.
