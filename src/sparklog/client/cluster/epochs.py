@@ -12,7 +12,7 @@ from sparklog.client.cluster.offsets import ask_leaders, keep_found
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from sparklog.structs import NO_EPOCH, Endpoint, TopicPartition, by_topic
+from sparklog.structs import NO_EPOCH, Endpoint, LeaderEpoch, TopicPartition, by_topic
 
 _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 UNKNOWN = -1
@@ -23,18 +23,23 @@ def ends_of_epochs(cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int
     """Where, as its leader has it, each partition's records of this leader epoch and of earlier ones end.
 
     UNKNOWN where the leader knows of no such epoch. Retries moved leaders; raises ApiError naming the partition
-    otherwise.
+    otherwise. One that led before, and has not heard of the leader epoch that is known, is no leader.
     """
     found: dict[TopicPartition, int] = {}
 
     def ask(endpoint: Endpoint, partitions: list[TopicPartition]) -> None:
-        request = epoch_request({tp: (NO_EPOCH, wanted[tp]) for tp in partitions})
+        request = epoch_request({tp: (_present_epoch(cluster, tp), wanted[tp]) for tp in partitions})
         ends = epoch_ends(cluster.request(endpoint, ApiKey.OFFSET_FOR_LEADER_EPOCH, request))
         answers = ((tp, code, end) for tp, code, _, end in ends)
         keep_found(found, answers, f"leader epochs of partition {{}} from broker {endpoint}")
 
     ask_leaders(cluster, wanted, found, ask)
     return found
+
+
+def _present_epoch(cluster: ClusterMetadata, tp: TopicPartition) -> LeaderEpoch:
+    info = cluster.topic(tp.topic).partition(tp.partition)
+    return NO_EPOCH if info is None else info.leader_epoch
 
 
 def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Callable[[int], OffsetForLeaderEpochRequest]:
