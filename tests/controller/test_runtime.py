@@ -897,11 +897,13 @@ def test_a_leader_that_knows_a_later_state_has_the_controller_look_again(on_stag
     """Else the ISR would never change again: the controller looks at a state where it wants another."""
 
     async def test(stage, zk):
-        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        controller, (_, two) = await replicas_on_stage(stage, zk, (1, 2))
         before = await state_in_zookeeper(stage, zk)
         data = znodes.encode_partition_state(before)
         await stage.run_zk(zk.kazoo.set, znodes.partition_state_path(T0), data)
+        told = two.count(ApiKey.UPDATE_METADATA)
         assert await ask(controller, 1, partition_epoch=before.version + 1) is ErrorCode.NOT_CONTROLLER
+        await until(lambda: two.count(ApiKey.UPDATE_METADATA) > told)
         assert (await ask(controller, 1, partition_epoch=before.version + 1)).isr == (1,)
         assert await ask(controller, 1, partition_epoch=before.version + 9) is ErrorCode.NOT_CONTROLLER
 
@@ -935,11 +937,13 @@ def test_a_write_whose_answer_was_lost_is_found_done(on_stage):
     """ZooKeeper has the very state that was to be written, in a later version."""
 
     async def test(stage, zk):
-        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        controller, (_, two) = await replicas_on_stage(stage, zk, (1, 2))
         before = await state_in_zookeeper(stage, zk)
         done = znodes.encode_partition_state(replace(before, isr=(1,), controller_epoch=controller.context.epoch))
         await stage.run_zk(zk.kazoo.set, znodes.partition_state_path(T0), done)
+        told = two.count(ApiKey.UPDATE_METADATA)
         assert (await ask(controller, 1)).version == before.version + 1
+        await until(lambda: two.count(ApiKey.UPDATE_METADATA) > told)
 
     on_stage(test)
 

@@ -307,10 +307,15 @@ class Controller:
         except CoordinationError as error:
             self._stand.set()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer: {error}") from error
-        context.found({tp: state for tp, state in {**written, **found}.items() if tp in context.states})
+        self._found(context, {**written, **found})
         context.look_for_lives(before, wanted)
-        if context is self._context:
-            self._answered |= written.keys()
+
+    def _found(self, context: ControllerContext, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """ZooKeeper has these states; clients are told of those that are news."""
+        news = {tp: state for tp, state in states.items() if tp in context.states and context.is_news(tp, state)}
+        context.found(news)
+        if news and context is self._context:
+            self._answered |= news.keys()
             self._look.set()
 
     async def _read_again(self, context: ControllerContext, behind: Collection[TopicPartition]) -> None:
@@ -323,7 +328,7 @@ class Controller:
         except CoordinationError as error:
             self._stand.set()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer: {error}") from error
-        context.found({tp: state for tp, state in found.items() if tp in context.states})
+        self._found(context, found)
 
     def _outcomes(
         self, context: ControllerContext, verdicts: Mapping[TopicPartition, PartitionState | ErrorCode]
