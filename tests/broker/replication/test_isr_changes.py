@@ -217,6 +217,25 @@ def test_what_may_have_been_written_is_asked_again_until_it_is_known_or_proposed
     run(test)
 
 
+@pytest.mark.parametrize("word", [(US,), ErrorCode.INELIGIBLE_REPLICA], ids=["written", "never"])
+def test_an_answer_about_a_topic_that_was_made_anew_meanwhile_counts_for_nothing(monkeypatch, word):
+    """The new one may have proposed the same: every topic begins with the same epochs."""
+
+    async def test():
+        async with on_stage() as stage:
+            stage.propose(T0, proposal(US))
+            former = members(await stage.asked())
+            stage.tell(t0=word)
+            monkeypatch.setitem(IDS, "t", UUID(int=9))
+            again = members(await stage.asked())
+            assert (former.keys(), again.keys()) == ({(UUID(int=1), 0)}, {(UUID(int=9), 0)})
+            assert not stage.replicas.told
+            stage.tell(t0=(US,))
+            await stage.until(lambda: stage.replicas.told)
+
+    run(test)
+
+
 @pytest.mark.parametrize("how", ["hang up", "refuse", "leave out"])
 def test_an_answer_that_is_lost_is_asked_for_again(how):
     async def test():

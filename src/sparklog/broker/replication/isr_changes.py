@@ -139,8 +139,8 @@ class IsrChanges:
             for each in topic.partitions:
                 tp = TopicPartition(names.get(topic.topic_id or UUID(int=0), ""), each.partition_index)
                 proposal = asked.get(tp)
-                if proposal is None:
-                    continue
+                if proposal is None or self._replicas.topic_id(tp) != topic.topic_id:
+                    continue  # of another topic of the name; its first proposals may well be the same
                 code = ErrorCode(each.error_code)
                 if code is ErrorCode.NONE:
                     self._drop(tp, proposal)
