@@ -384,6 +384,22 @@ def test_the_small_files_are_shown():
     assert (properties["broker.id"], properties["version"]) == ("0", "0")
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("txn-0/00000000000000000013.index", "index"),
+        ("txn-0/00000000000000000013.timeindex", "timeindex"),
+        ("txn-0/00000000000000000013.snapshot", "producer"),
+        ("txn-0/leader-epoch-checkpoint", "epoch"),
+        ("txn-0/partition.metadata", "metadata"),
+        ("recovery-point-offset-checkpoint", "checkpoint"),
+        ("meta.properties", "properties"),
+    ],
+)
+def test_what_is_shown_of_each_file_has_a_word_of_its_own(name, kind):
+    assert {each.kind for each in entries(STOPPED / name)} == {kind}
+
+
 def test_snapshots_are_shown():
     (producer, *_) = fields(max((STOPPED / "txn-0").glob("*.snapshot")))
     assert list(producer) == [
