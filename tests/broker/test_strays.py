@@ -50,7 +50,7 @@ class Replicas:
         return ErrorCode.NONE
 
 
-def looked(here, in_zookeeper, named, *, kind=FULL):
+def looked(here, in_zookeeper, named, *, kind=FULL, fence=ErrorCode.NONE):
     """What is set aside when a request names ``named``; and of what the broker no longer coordinates."""
 
     async def run_zk(call, topic):
@@ -71,6 +71,7 @@ def looked(here, in_zookeeper, named, *, kind=FULL):
         stop_coordinating=unloaded.append,
         run_disk=run_disk,
         fetchers=SimpleNamespace(leave=lambda _: None),
+        fence=SimpleNamespace(check=lambda _: fence),
     )
     state = _Topic.LeaderAndIsrPartitionState
     topics = [
@@ -123,3 +124,8 @@ def test_what_is_not_named_and_not_this_brokers_is_set_aside(topic_id, in_zookee
 )
 def test_what_zookeeper_does_not_deny_stays(named, in_zookeeper):
     assert not looked({TP: OLD}, in_zookeeper, named)
+
+
+def test_nothing_is_set_aside_for_a_controller_that_was_replaced_while_zookeeper_was_asked():
+    """The next one may have given the partition back to this broker meanwhile, under the same topic id."""
+    assert not looked({TP: OLD}, assigned(OLD, ME + 1), {}, fence=ErrorCode.STALE_CONTROLLER_EPOCH)

@@ -47,12 +47,20 @@ async def make_way(broker: BrokerContext, request: LeaderAndIsrRequest) -> None:
         if why is None:
             _logger.warning("%s is left as it is: the controller does not name it, but ZooKeeper does", tp)
         else:
-            doomed.append(partial(_set_aside, broker, tp, topic_id, why))
+            doomed.append(partial(_set_aside, broker, request, tp, topic_id, why))
     for some in partition_changes.slices(doomed):
         await partition_changes.take_away(broker, some)
 
 
-def _set_aside(broker: BrokerContext, tp: TopicPartition, topic_id: UUID | None, why: str) -> Departure | ErrorCode:
+def _set_aside(
+    broker: BrokerContext, request: LeaderAndIsrRequest, tp: TopicPartition, topic_id: UUID | None, why: str
+) -> Departure | ErrorCode:
+    """The fence is asked in the same turn of the loop: what ZooKeeper said is of the past once another controller, or
+    another registration, may have given the partition back to this broker.
+    """
+    code = broker.fence.check(request)
+    if code is not ErrorCode.NONE:
+        return code
     if broker.replicas.topic_id(tp) != topic_id:  # it has been made anew meanwhile
         return ErrorCode.NONE
     if broker.replicas.leads(tp):
