@@ -318,6 +318,28 @@ def test_two_jobs_that_take_turns_add_each_record_once(spark, cluster, table, op
     assert in_table(spark, table) == in_log(spark, cluster, name)
 
 
+def test_a_job_that_was_slower_takes_what_another_has_added_for_no_loss(
+    spark, cluster, table, options, make, send, monkeypatch
+):
+    """It looked where the log ends before the other began, and at the table when the other was done."""
+    name = make()
+    send(name, 0, 10)
+    with closing(Offload(spark, options(name, fail_on_data_loss=False))) as slow:
+        begin = slow._destination.begin
+
+        def late():
+            monkeypatch.undo()
+            send(name, 10, 10)
+            assert [each.records for each in run(spark, options(name))] == [20]
+            return begin()
+
+        monkeypatch.setattr(slow._destination, "begin", late)
+        assert list(slow.commits()) == []
+        send(name, 20, 10)
+        assert [each.records for each in slow.commits()] == [10]
+    assert in_table(spark, table) == in_log(spark, cluster, name)
+
+
 def test_aborted_and_undecided_records_stay_out(spark, cluster, table, options, make):
     name = make(1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name) as producer:

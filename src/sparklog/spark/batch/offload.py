@@ -167,6 +167,8 @@ class Offload:
         while True:
             started = self._clock.monotonic()
             intake = self._destination.begin()
+            if self._is_beyond(intake, topic_ids, now):
+                now = self._now(topic_ids)
             plan = self._plan(intake, topic_ids, now)
             self._tell_groups(plan, plan.starts)
             if not plan.ends:
@@ -226,6 +228,11 @@ class Offload:
     def _now(self, topic_ids: TopicIds) -> StreamOffset:
         ends, epochs = self._resolver.ends_and_epochs(topic_ids)
         return StreamOffset(ends, {tp.topic: topic_id for tp, topic_id in topic_ids.items()}, epochs)
+
+    def _is_beyond(self, intake: Intake[Any], topic_ids: TopicIds, now: StreamOffset) -> bool:
+        """Whether the place has more than the log had: another job may have added that since the log was asked."""
+        known = {each.tp: at for each, at in intake.progress.items() if topic_ids.get(each.tp) == each.topic_id}
+        return any(at > now.offsets[tp] for tp, at in known.items())
 
     def _plan(self, intake: Intake[Any], topic_ids: TopicIds, now: StreamOffset) -> _Plan:
         progress = {tp: Progress(self._cluster_id, tp, topic_id) for tp, topic_id in topic_ids.items()}
