@@ -1,5 +1,6 @@
 """What tasks read by themselves: Parquet files, and segments of every format, as committed readers see them."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -146,6 +147,18 @@ def test_a_time_without_a_zone_is_read_by_spark_in_that_of_the_session(tmp_path)
     pq.write_table(rows, tmp_path / "int96.parquet", use_deprecated_int96_timestamps=True)
     (stretch,) = parquet_stretches([str(tmp_path / "int96.parquet")], source)
     assert [rows.column("timestamp").to_pylist() for rows in stretch.rows()] == [[1000]]
+
+
+def test_a_time_of_any_year_is_what_spark_reads(tmp_path):
+    """Spark writes INT96, unless it is told otherwise, and people write 9999 for never."""
+    source = Source(str(tmp_path), "parquet", value="v", timestamp="at", keep_order=True)
+    times = [datetime(9999, 12, 31, tzinfo=UTC), datetime(2263, 1, 1, tzinfo=UTC), datetime(1600, 1, 1, tzinfo=UTC)]
+    rows = pa.table({"v": ["a", "b", "c"], "at": pa.array(times, pa.timestamp("us", "UTC"))})
+    for name, old in (("int96.parquet", True), ("int64.parquet", False)):
+        pq.write_table(rows, tmp_path / name, use_deprecated_int96_timestamps=old)
+        (stretch,) = parquet_stretches([str(tmp_path / name)], source)
+        (found,) = stretch.rows()
+        assert found.column("timestamp").to_pylist() == [round(each.timestamp()) * 1000 for each in times]
 
 
 @pytest.mark.parametrize(

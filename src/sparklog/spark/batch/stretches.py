@@ -61,7 +61,8 @@ class ParquetStretch:
     def rows(self) -> Iterator[pa.RecordBatch]:
         source = self.source
         named = {source.key, source.value, source.headers, source.timestamp, source.partition} - {None}
-        file = pq.ParquetFile(self.path)
+        # INT96 holds all of Spark's times; as nanoseconds, which are what Arrow takes, those after 2262 wrap around
+        file = pq.ParquetFile(self.path, coerce_int96_timestamp_unit="us")
         for group in self.groups:
             for found in file.read_row_group(group, columns=sorted(map(str, named))).to_batches():
                 yield _as_records(found, source)
