@@ -5,6 +5,7 @@ import os
 from datetime import UTC, datetime
 
 import pytest
+from deltalake import DeltaTable
 from spark.lake.history.both_sides import SCHEMA, Query, Scene, compact, offsets
 from spark.lake.history.delta_log import DeltaLog
 from spark.lake.history.delta_log import rows as made
@@ -63,6 +64,18 @@ def test_a_time_is_looked_for_in_both(scene):
     assert scene.read(startingTimestamp="3000", endingTimestamp="22000") == list(range(3, 22))
     late = {"startingOffsetsByTimestampStrategy": "latest"}
     assert scene.read(startingTimestamp="99000", **late) == []
+
+
+def test_a_time_is_looked_for_in_the_log_where_that_alone_has_the_front(scene):
+    """Somebody has deleted old rows of the table."""
+    scene.send(20)
+    scene.offload()
+    DeltaTable(str(scene.table.path)).delete("offset < 10")
+    scene.trim(2)
+    assert scene.read(startingTimestamp="0") == list(range(2, 20))
+    assert scene.read(startingTimestamp="3001") == list(range(4, 20))
+    assert scene.read(startingTimestamp="3000", endingTimestamp="7000") == list(range(3, 7))
+    assert scene.read(startingTimestamp="12000") == list(range(12, 20))
 
 
 def test_tasks_divide_the_table_too(scene):

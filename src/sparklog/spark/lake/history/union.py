@@ -178,8 +178,20 @@ class UnionResolver(OffsetResolver):
             held = self._held(tp)
             wanted_of = self._range(tp, held.first, held.end)
             found[tp] = self._ask(TableSide.at, wanted_of, at_ms) if wanted_of.size else None
-        left = {tp: at_ms for tp, at_ms in wanted.items() if found[tp] is None}
-        return found if self._is_pinned else found | super().by_time(left)
+        return found if self._is_pinned else found | self._by_time_in_log(wanted, found)
+
+    def _by_time_in_log(
+        self, wanted: Mapping[TopicPartition, int], in_table: Mapping[TopicPartition, OffsetAndTimestamp | None]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """What the log has, where the table has nothing so late, or the log has it before the table's first row."""
+        log = super().earliest(wanted)
+        left = {tp: at for tp, at in wanted.items() if in_table[tp] is None or log[tp] < self._held(tp).first}
+        found = super().by_time(left)
+        return {
+            tp: at
+            for tp, at in found.items()
+            if in_table[tp] is None or (at is not None and at.offset < self._held(tp).first)
+        }
 
     def bytes_per_offset(
         self, partitions: Collection[TopicPartition], starts: Mapping[TopicPartition, int] | None = None
