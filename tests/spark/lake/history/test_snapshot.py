@@ -1,10 +1,13 @@
 """A version of a table as it is read without a JVM, beside what Delta itself says of it."""
 
+import json
 import os
 import pickle
 from contextlib import closing
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
@@ -13,6 +16,7 @@ from spark.lake.history.delta_log import TOPIC, TOPIC_ID, DeltaLog, progress, ro
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.columns import TableColumns
 from sparklog.spark.lake.delta.table import DeltaTable
+from sparklog.spark.lake.history import snapshot as snapshot_module
 from sparklog.spark.lake.history.snapshot import Snapshot, TableFile
 from sparklog.spark.lake.history.table_rows import TableRows
 from sparklog.spark.lake.progress import Progress
@@ -33,6 +37,15 @@ def offsets(snapshot, partition=0):
     return [row["offset"] for row in of(snapshot, partition)]
 
 
+def write_checkpoint(path, known):
+    """As much of one as has the offset of a partition."""
+    told = {"appId": known.to_application(), "version": 1}
+    if path.suffix == ".json":
+        path.write_text(json.dumps({"txn": told}) + "\n")
+    else:
+        pq.write_table(pa.table({"txn": [None, told], "metaData": [{"id": "x"}, None]}), path)
+
+
 class TestByHand:
     def test_files_and_how_far_the_table_has_come(self, tmp_path):
         log = DeltaLog(tmp_path / "a b#c")
@@ -46,6 +59,33 @@ class TestByHand:
         assert (file.path, file.low, file.high, file.partitions, file.topics) == (first, 0, 4, (0, 0), (TOPIC, TOPIC))
         assert file.last_ms >= 4000
         assert offsets(snapshot) == list(range(9))
+
+    def test_whose_offsets_it_has_however_long_ago_they_were_written(self, tmp_path):
+        log = DeltaLog(tmp_path / "table")
+        log.append(rows(range(3), partition=1), ends={1: 3})
+        for number in range(120):
+            log.append(ends={0: number + 1})
+        assert Snapshot.open(str(log.path)).owners() == [progress(0), progress(1)]
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ["checkpoint.parquet"],
+            ["checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet"],
+            ["checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"],
+            ["checkpoint.0000000001.0000000002.parquet", "checkpoint.0000000002.0000000002.parquet"],
+        ],
+    )
+    def test_whose_offsets_it_has_where_a_checkpoint_says_so(self, tmp_path, names):
+        log = DeltaLog(tmp_path / "table")
+        log.append(ends={0: 1})
+        for number, name in enumerate(names):
+            write_checkpoint(log.path / "_delta_log" / f"{1:020d}.{name}", progress(number))
+        (log.path / "_delta_log" / f"{1:020d}.json").unlink()
+        write_checkpoint(log.path / "_delta_log" / f"{2:020d}.checkpoint.0000000001.0000000002.parquet", progress(7))
+        log.append(ends={3: 1})
+        found = set(snapshot_module._applications(str(log.path)))
+        assert found == {progress(each).to_application() for each in (*range(len(names)), 3)}
 
     def test_an_older_version(self, tmp_path):
         log = DeltaLog(tmp_path / "table")

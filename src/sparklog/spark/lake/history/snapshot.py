@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -44,7 +45,11 @@ ROW_NAMES = ("topic", "partition", "offset")
 _UNDERSTOOD = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "variantType"}
 """Features of Delta that readers must know, and that change nothing here, or that are heeded."""
 _ATTEMPTS = 4
-_COMMITS_LOOKED_AT = 100
+_COMMIT = re.compile(r"/(\d{20})\.json$")
+_CHECKPOINT = re.compile(
+    r"/(?P<version>\d{20})\.checkpoint(\.\d{10}\.(?P<parts>\d{10})|\.(?P<id>[^./]+))?\.(json|parquet)$"
+)
+"""Of one file, of several, or of one with a name that was drawn (Delta's protocol, "Checkpoints")."""
 _CUT = 32
 """Characters of a text that Delta's writers keep in statistics. They add one to a greatest end that they cut."""
 _OWN_TIMES = "delta.enableInCommitTimestamps"
@@ -178,7 +183,7 @@ class Snapshot:
         return replace(self, files=tuple(kept.values()), _known=known, _handle=None)
 
     def owners(self) -> list[Progress]:
-        """Partitions that have come into the table, as far as the last commits and checkpoints name them."""
+        """Partitions that have come into the table."""
         found = (Progress.from_application(text) for text in _applications(self.location))
         return sorted({each for each in found if each is not None})
 
@@ -374,18 +379,36 @@ def _vectors(batch: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
 
 
 def _applications(location: str) -> Iterator[str]:
-    """The ids of application transactions in Delta's log. ``deltalake`` only looks one up."""
+    """The ids of application transactions in Delta's log. ``deltalake`` only looks one up.
+
+    The newest checkpoint that is whole names all those of the commits before it.
+    """
     filesystem, root = opened(location)
     names = sorted(each.path for each in filesystem.get_file_info(fs.FileSelector(f"{root}/_delta_log")))
-    commits = [path for path in names if path.endswith(".json")][-_COMMITS_LOOKED_AT:]
-    for path in commits:
+    version, checkpoint = _newest_checkpoint(names)
+    commits = [path for path in names if (found := _COMMIT.search(path)) and int(found[1]) > version]
+    for path in (*commits, *(each for each in checkpoint if each.endswith(".json"))):
         with filesystem.open_input_stream(path) as file:
             yield from (
                 json.loads(line)["txn"]["appId"] for line in file.readall().splitlines() if line[:6] == b'{"txn"'
             )
-    for path in [path for path in names if path.endswith(".checkpoint.parquet")][-1:]:
+    for path in (each for each in checkpoint if each.endswith(".parquet")):
         column = pq.read_table(path, filesystem=filesystem, columns=["txn"]).column("txn")
         yield from pc.struct_field(column, "appId").drop_null().to_pylist()
+
+
+def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
+    """Its version and its files; -1 where there is none. One of several files counts if all of them are there."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for path in names:
+        if match := _CHECKPOINT.search(path):
+            found.setdefault((int(match["version"]), match["parts"] or match["id"] or ""), []).append(path)
+    whole = [(version, files) for (version, kind), files in found.items() if len(files) == _parts_of(kind)]
+    return max(whole, default=(-1, []))
+
+
+def _parts_of(kind: str) -> int:
+    return int(kind) if kind.isdecimal() else 1
 
 
 def _file_name(path: str) -> str:
