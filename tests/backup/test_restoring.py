@@ -16,6 +16,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets
 from sparklog.client.consumer.fetch.range_reader import fetch_range
+from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.errors import ApiError, ConfigError, StorageError
 from sparklog.record.batch import RecordBatch, patch_producer
 from sparklog.record.records import iter_records
@@ -94,7 +95,7 @@ def test_a_restored_topic_is_what_it_was(cluster, admin, back_up, copy, make, se
     for _ in range(10):
         send(name, 20)
     group, tps = f"{name}-group", [TopicPartition(name, number) for number in range(2)]
-    admin.alter_group_offsets(group, {tps[0]: 17, tps[1]: 100})
+    admin.alter_group_offsets(group, {tps[0]: OffsetAndMetadata(17, metadata="of its own"), tps[1]: 100})
     back_up(name)
     send(name, 10)
     new = copy(name)
@@ -106,9 +107,9 @@ def test_a_restored_topic_is_what_it_was(cluster, admin, back_up, copy, make, se
     own = {each.name: each.value for each in admin.topic_configs(new) if each.source == 1}
     assert own == {"retention.ms": "-1", "segment.bytes": "2000"}
     found = admin.group_offsets(group)
-    assert {tp: at.offset for tp, at in found.items() if tp.topic == new} == {
-        tps[0]._replace(topic=new): 17,
-        tps[1]._replace(topic=new): 100,
+    assert {tp: (at.offset, at.metadata) for tp, at in found.items() if tp.topic == new} == {
+        tps[0]._replace(topic=new): (17, "of its own"),
+        tps[1]._replace(topic=new): (100, ""),
     }
 
 

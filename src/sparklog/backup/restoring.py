@@ -32,6 +32,7 @@ from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.admin.topics import NewTopic
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.offsets import LATEST, plain_offsets
+from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.clock import SystemClock
 from sparklog.cluster.info import TopicInfo
 from sparklog.errors import ApiError, ConfigError, CorruptRecord, ErrorCode, StorageError
@@ -342,7 +343,7 @@ class Restoring:
         restored = 0
         for group, offsets in self._backup.groups.items():
             mine = {
-                TopicPartition(self._names[tp.topic], tp.partition): at.offset
+                TopicPartition(self._names[tp.topic], tp.partition): OffsetAndMetadata(at.offset, metadata=at.metadata)
                 for tp, at in offsets.items()
                 if tp.topic in self._names
             }
@@ -351,7 +352,7 @@ class Restoring:
                 restored += 1
         return restored
 
-    def _restore_group(self, group: str, offsets: dict[TopicPartition, int]) -> None:
+    def _restore_group(self, group: str, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         try:
             self._admin.alter_group_offsets(group, offsets)
         except ApiError as error:
