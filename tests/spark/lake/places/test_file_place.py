@@ -22,6 +22,8 @@ from sparklog.spark.lake.destination import Overtaken
 from sparklog.spark.lake.places import file_tasks
 from sparklog.spark.lake.places.file_manifest import FileManifests, read_manifest
 from sparklog.spark.lake.places.file_place import FilesDestination, FilesTarget
+from sparklog.spark.lake.places.file_tasks import FileRanges, WriteParquet, WriteSegments
+from sparklog.spark.read.offsets import OffsetRange
 from sparklog.storage.place import open_place
 from sparklog.storage.segment_file import read_segment
 from sparklog.structs import TopicPartition
@@ -125,6 +127,19 @@ def test_segments_have_the_logs_bytes(spark, in_this_process, cluster, uri, opti
         assert read_segment(place, each.path, each.start).sha256 == each.sha256
     directory = open_place(uri).list("segments").directories[0]
     assert set(stopped_partitions(Path(uri, "segments", directory))) <= set(tps)
+
+
+def test_a_record_may_have_any_time(cluster, uri, options, make):
+    """Some programs give nanoseconds for milliseconds."""
+    tp = TopicPartition(make(1), 0)
+    times = [1_790_000_000_000_000_000, 2**63 - 1, 5]
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for each in times:
+            producer.send(tp.topic, b"v", partition=0, timestamp=each)
+            producer.flush()
+    ranges = FileRanges(options(tp.topic).reading(), (OffsetRange(tp, 0, len(times)),), uri, 1 << 20)
+    assert WriteParquet(ranges, "snappy").run().rows == len(times)
+    assert WriteSegments(ranges, frozenset([tp])).run().rows == len(times)
 
 
 def test_transactions_are_as_they_ended(spark, in_this_process, interpreted, cluster, tmp_path, options, make):

@@ -23,6 +23,7 @@ from sparklog.errors import ApiError
 from sparklog.log.files import base_offset_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
+from sparklog.record.layout import MAX_INT64
 from sparklog.spark.failures import translated
 from sparklog.spark.lake.ages import Timestamps
 from sparklog.spark.lake.destination import WrittenFiles
@@ -38,6 +39,8 @@ from sparklog.storage.place import Place, open_place
 from sparklog.storage.segment_file import SegmentFile, write_segments, write_topic_id
 from sparklog.structs import TopicPartition
 
+_MOST_MS = MAX_INT64 // 1000
+"""A record may have any time, and microseconds do not hold all of them."""
 _SCHEMA = StructType([StructField(name, kind) for name, kind in READ_COLUMNS.items()])
 
 
@@ -241,7 +244,7 @@ class _Copier:
         for batch in batches:
             yield batch
             if not batch.is_control:
-                times.append(batch.max_timestamp * 1000)
+                times.append(min(max(batch.max_timestamp, -_MOST_MS), _MOST_MS) * 1000)
         self._timestamps.add(pa.array(times, pa.int64()))
 
 
