@@ -21,6 +21,7 @@ from sparklog.spark.batch import load
 from sparklog.spark.batch.load import LoadOptions, run
 from sparklog.spark.batch.sources import Source
 from sparklog.structs import TopicPartition
+from sparklog.testing.eventually import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
 PARTITIONS, ROWS = 3, 200
@@ -329,6 +330,26 @@ def test_a_run_that_fails_takes_back(spark, options, records, admin, topic, monk
             run(spark, options())
     assert not records()
     assert not admin.open_transactions([f"sparklog-load.{topic}"])
+
+
+@pytest.mark.parametrize("via", ["adopt", "produce"])
+def test_a_topic_that_was_made_again_while_it_was_loaded_into(spark, options, records, admin, topic, monkeypatch, via):
+    """What was adopted, or sent, is gone with the first one."""
+    adopt = load._Load._adopt
+
+    def made_again(*arguments):
+        adopt(*arguments)
+        admin.delete_topics([topic])
+        eventually(lambda: topic not in {each.name for each in admin.list_topics()})
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1, {"retention.ms": "-1"})])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load._Load, "_adopt", made_again)
+        with pytest.raises(DataSourceError, match="SPARKLOG_TOPIC_RECREATED"):
+            run(spark, options(via=via))
+    assert not records()
+    assert run(spark, options(via=via)).records == ROWS
+    assert flat(records()) == expected()
 
 
 def test_another_run_takes_over(spark, options, records, monkeypatch):

@@ -333,9 +333,20 @@ class _Load:
         self._admin.add_offsets(transaction, self._group, {self._mark: OffsetAndMetadata(0, metadata=print_)})
 
     def _commit(self, transaction: PreparedTransaction, print_: str) -> None:
+        self._check_topic()
         self._mark_done(transaction, print_)
         if self._admin.end_prepared([transaction], commit=True) != [True]:
             raise ApiError(ErrorCode.PRODUCER_FENCED, "the transaction was ended by another")
+
+    def _check_topic(self) -> None:
+        """Raises DataSourceError where another topic has the name by now: what was adopted, or sent, is gone."""
+        topic, name = self._options.topic, self._options.name
+        if self._admin.describe_topics([topic])[topic].topic_id != self._info.topic_id:
+            raise DataSourceError(
+                "SPARKLOG_TOPIC_RECREATED",
+                f"topic {topic!r} was deleted and created again while {name!r} was loaded into it, and nothing of this"
+                " load is visible: run it again",
+            )
 
     def _warn_of_retention(self, configs: Mapping[str, str], parts: list[_Part]) -> None:
         """Say so where the brokers will delete soon what was loaded, for retention goes by the records' own time."""
