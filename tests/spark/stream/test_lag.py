@@ -46,6 +46,12 @@ def test_seconds_count_from_when_the_log_first_held_what_is_not_read(listener):
         assert seconds == {0: 0, 5: 5, 9: 4, 11: 6, 20: 9, 21: 0}[second]
 
 
+def test_records_of_a_topic_that_was_made_again_wait_from_when_they_came(listener):
+    for second, reached, latest in ((0, 100, 200), (30, 0, 10), (40, 5, 10)):
+        listener.onQueryProgress(_event(second, {"0": reached}, {"0": latest}))
+        assert listener.lag("q").partitions[_A].seconds == {0: 0, 30: 0, 40: 10}[second]
+
+
 def test_a_partition_of_which_nothing_is_read_yet(listener):
     listener.onQueryProgress(_event(0, {"0": 4}, {"0": 4, "1": 7}))
     assert listener.lag("q").partitions[_B].records == 7

@@ -185,6 +185,8 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
     def _waiting_since(self, query_id: str, tp: TopicPartition, now: float, reached: int, end: int) -> float:
         """When the listener first saw the next record to read in the log (seconds); ``now`` if there is none."""
         seen = self._ends.setdefault((query_id, tp), deque(maxlen=_SAMPLES))
+        while seen and seen[-1][1] > end:  # the log was cut off, or is another one by now
+            seen.pop()
         if not seen or seen[-1][1] != end:
             seen.append((now, end))
         while seen and seen[0][1] <= reached:
