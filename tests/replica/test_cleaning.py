@@ -506,6 +506,18 @@ async def test_a_log_that_is_deleted_meanwhile_leaves_nothing_and_the_cleaner_li
     assert not lines(caplog, "failed")
 
 
+@on_loop
+async def test_the_last_cleaning_is_not_that_of_a_topic_that_had_the_name_before(stage):
+    async with stage() as built:
+        fill(built.make())
+        built.cleaner.start()
+        assert (await built.until(lambda: built.cleaner.last_run(TP))).stats.messages_written
+        async with built.changing:
+            built.logs.delete(TP)
+            built.make(topic_id=NEW_ID)
+        assert built.cleaner.last_run(TP) is None
+
+
 @pytest.mark.parametrize("change", ["cut", "created again"])
 @on_loop
 async def test_what_a_worker_finds_in_files_of_another_log_is_no_damage(stage, change, caplog):

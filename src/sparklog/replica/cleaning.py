@@ -147,6 +147,7 @@ class LastRun(NamedTuple):
 
     ended_ms: int
     stats: CleanerStats
+    topic_id: UUID | None = None
 
 
 class Candidate(NamedTuple):
@@ -318,6 +319,14 @@ class LogCleaner:
     def known_failures(self) -> list[Uncleanable]:
         """Of all logs of this broker."""
         return [known for tp in list(self.uncleanable) if (known := self.known_failure(tp)) is not None]
+
+    def last_run(self, tp: TopicPartition) -> LastRun | None:
+        """The last cleaning of the log that is here: not of one whose topic had the name before."""
+        last, log = self.last_runs.get(tp), self._logs.logs.get(tp)
+        if last is not None and log is not None and last.topic_id != log.topic_id:
+            del self.last_runs[tp]
+            return None
+        return last
 
     def forget_failure(self, tp: TopicPartition) -> None:
         """Somebody asks for a cleaning: it is tried, whatever became of earlier ones."""
@@ -634,7 +643,7 @@ class LogCleaner:
             _logger.warning("%s: %d records without a key were dropped", tp, stats.invalid_messages)
         self._postponed.pop(tp, None)
         self.succeeded += 1
-        self.last_runs[tp] = LastRun(self._clock.now_ms(), stats)
+        self.last_runs[tp] = LastRun(self._clock.now_ms(), stats, self._logs.logs[tp].topic_id)
         self._last_runs_by[number] = stats
         wish = self._granted.pop(tp, None)
         if wish is not None and not wish.done():

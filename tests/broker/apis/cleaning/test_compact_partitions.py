@@ -42,6 +42,9 @@ class Cleaner:
         self.uncleanable = {}
         self.last_runs = {}
 
+    def last_run(self, tp):
+        return self.last_runs.get(tp)
+
     async def clean(self, tp):
         self.asked.append(tp)
         if tp in self.gates:

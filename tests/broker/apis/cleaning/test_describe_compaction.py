@@ -61,6 +61,9 @@ class Cleaner:
         self.uncleanable = {BROKEN: Uncleanable("it is damaged", 1, 0, 0, 77)}
         self.last_runs = {CLEAN: LastRun(1234, STATS)}
 
+    def last_run(self, tp):
+        return self.last_runs.get(tp)
+
     def known_failure(self, tp):
         return self.uncleanable.get(tp)
 

@@ -73,7 +73,7 @@ def _known(broker: BrokerContext, rights: Rights, tp: TopicPartition, since_ms: 
         return _Outcome(error.code, error.reason)
     if "compact" not in policy:
         return _Outcome(NOT_COMPACTED, f"its cleanup.policy is {','.join(policy)}")
-    last = broker.cleaner.last_runs.get(tp)
+    last = broker.cleaner.last_run(tp)
     if since_ms != _ASKED_FIRST and last is not None and last.ended_ms >= since_ms:
         return _Outcome(ErrorCode.NONE, None, last)
     return None
@@ -89,7 +89,7 @@ async def _cleaned(broker: BrokerContext, tp: TopicPartition) -> _Outcome:
         is_unreadable = tp in broker.cleaner.uncleanable
         code = ErrorCode.KAFKA_STORAGE_ERROR if is_unreadable else ErrorCode.OPERATION_NOT_ATTEMPTED
         return _Outcome(code, str(error))
-    last = broker.cleaner.last_runs.get(tp)
+    last = broker.cleaner.last_run(tp)
     ended_ms = broker.clock.now_ms() if last is None else last.ended_ms
     return _Outcome(ErrorCode.NONE, None, LastRun(ended_ms, stats))
 

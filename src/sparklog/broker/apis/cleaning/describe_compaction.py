@@ -77,7 +77,7 @@ def _refusal(broker: BrokerContext, tp: TopicPartition) -> tuple[ErrorCode, str 
 def _partition(broker: BrokerContext, tp: TopicPartition, candidate: Candidate | None) -> _Partition:
     cleaner = broker.cleaner
     sections = None if candidate is None else candidate.sections
-    known, last = cleaner.known_failure(tp), cleaner.last_runs.get(tp)
+    known, last = cleaner.known_failure(tp), cleaner.last_run(tp)
     stats = None if last is None else last.stats
     return _Partition(
         partition_index=tp.partition,
