@@ -212,8 +212,9 @@ async def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(stage, tmp_path
         assert run.stats.bytes_read == run.stats.map_bytes_read
         assert run.stats.bytes_written == sum(each.size for each in log.segment_facts()[:-1])
         (opening,) = lines(caplog, "Cleaning log t-0")
-        assert opening.startswith(
-            "Cleaning log t-0 (cleaning prior to 2023-11-14T22:13:20+00:00, discarding tombstones"
+        assert opening == (
+            "Cleaning log t-0 (cleaning prior to 2023-11-14T22:13:20+00:00,"
+            " discarding tombstones prior to 2023-11-13T22:13:20+00:00)..."
         )
         (summary,) = lines(caplog, "Log cleaner thread 0 cleaned log t-0")
         assert f"(dirty section = [0, {active}])" in summary
