@@ -15,6 +15,7 @@ from sparklog.compaction.task import Buffers
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, DiskFull, ErrorCode
+from sparklog.log.files import segment_path
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches, iter_records
@@ -224,6 +225,34 @@ def test_without_room_for_a_group_nothing_is_written(log, monkeypatch):
     with pytest.raises(DiskFull, match="free some room"):
         list(LogCleaning(task_of(log), ManualClock(), ours.SEED).run())
     assert leftovers(log.directory) == []
+
+
+def test_a_pass_takes_no_more_room_than_its_largest_group_has(log):
+    """At each moment what is written beside the log is of one group, no larger than its old segments, and none is left
+    once the group is in place. In the second pass groups are of several segments.
+    """
+
+    def beside():
+        return sum(path.stat().st_size for path in log.directory.glob("*.log.*"))
+
+    fill(log, 6, keys=1000)  # every record stays: what is written is as large as the log
+    fill(log, 6, name="few")
+    written, merged, seen = [], [], []
+    for _ in range(2):
+        fill(log, 1, name="few")
+        old = {each.base_offset: each.size for each in log.segment_facts()}
+        for group in LogCleaning(task_of(log), ManualClock(), ours.SEED, lambda: seen.append(beside())).run():
+            new = [segment_path(log.directory, base, ".log.cleaned").stat().st_size for base in group.new]
+            assert beside() == sum(new)
+            assert max([*seen, beside()]) <= sum(old[base] for base in group.old)
+            for path in log.replace_segments(group.new, group.old):
+                path.unlink()
+            assert beside() == 0
+            written.append(sum(new))
+            merged.append(len(group.old) > 1)
+            seen.clear()
+    assert any(merged)
+    assert sum(written) > 3 * max(written) > 2000
 
 
 def test_a_pass_that_is_not_wanted_any_more_leaves_nothing(log):

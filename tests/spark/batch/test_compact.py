@@ -12,13 +12,14 @@ from spark.batch.deadly import Deadly
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.admin.log_dirs import Replica
-from sparklog.client.cluster.compaction_grants import renew_cleanings
+from sparklog.client.cluster.compaction_grants import put_in_place, renew_cleanings
 from sparklog.client.consumer.fetch.segment_files import SegmentFiles
 from sparklog.clock import SystemClock
 from sparklog.compaction.split import IndexStretch, RewriteStretch, Target
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
 from sparklog.errors import ApiError, ConnectionFailed
+from sparklog.log.files import DRAFT_SUFFIX
 from sparklog.spark.batch import compact, renewal
 from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, Report, run, run_on
 from sparklog.spark.batch.renewal import Renewal
@@ -414,6 +415,42 @@ def test_no_more_tasks_write_at_a_time_than_the_disk_has_room_for(logs, admin, m
     assert not report.has_failed, str(report)
     assert max(count for count, _ in waves) == most, str(report)
     assert has_room or max(size for _, size in waves) <= room
+    assert logs.leftovers(topic) == []
+
+
+def test_what_lies_beside_a_log_is_one_wave_at_most(logs, admin, monkeypatch):
+    """Though every record stays. A wave is put in place as a whole, after its last task, and before the next begins."""
+    topic, wave, beside, whole = "one-wave", [], [], []
+    settings = {"cleanup.policy": "compact", "segment.bytes": "6000", "min.cleanable.dirty.ratio": "1"}
+    admin.create_topics([NewTopic(topic, 1, 1, settings)])
+    with Producer(bootstrap_servers=logs.servers, linger_ms=0, batch_size=1) as producer:
+        for number in range(900):
+            producer.send(topic, b"%d" % number, b"k%d" % number, partition=0)
+
+    def look():
+        beside.append(sum(path.stat().st_size for path in logs.directory(topic).glob(f"*.log.*{DRAFT_SUFFIX}")))
+        assert beside[-1] <= sum(wave)
+
+    class Disk(LocalTasks):
+        def run(self, tasks):
+            sizes = [size_of(each) for each in tasks if isinstance(each, RewriteStretch)]
+            if sizes:
+                look()
+                assert beside[-1] == 0  # all of the last wave is in place
+                wave[:] = sizes
+            return super().run(tasks)
+
+    def put(*arguments):
+        look()
+        whole.append(beside[-1] == sum(wave))
+        return put_in_place(*arguments)
+
+    monkeypatch.setattr(compact, "put_in_place", put)
+    chosen = options(logs, topic, parallelism=2, stretch_bytes=1)
+    report = run_on(lambda cluster_id: Disk(cluster_id, lambda _, act: act()), chosen)
+    assert not report.has_failed, str(report)
+    assert report.replicas[0].stats.bytes_written > 2 * max(beside) > 4 * 5000
+    assert sum(whole) > 1
     assert logs.leftovers(topic) == []
 
 
