@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import pickle
 import re
 import threading
 
@@ -15,7 +16,7 @@ from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.cluster.compaction_grants import put_in_place, renew_cleanings
 from sparklog.client.consumer.fetch.segment_files import SegmentFiles
 from sparklog.clock import SystemClock
-from sparklog.compaction.split import IndexStretch, RewriteStretch, Target
+from sparklog.compaction.split import IndexStretch, RewriteStretch, Target, TraceStretch
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
 from sparklog.errors import ApiError, ConnectionFailed
@@ -452,6 +453,28 @@ def test_what_lies_beside_a_log_is_one_wave_at_most(logs, admin, monkeypatch):
     assert report.replicas[0].stats.bytes_written > 2 * max(beside) > 4 * 5000
     assert sum(whole) > 1
     assert logs.leftovers(topic) == []
+
+
+def test_no_key_and_no_value_is_in_what_tasks_hand_to_spark(logs, admin):
+    """The JVM has a task and its outcome, pickled (``workers.run_in_workers``): paths and numbers."""
+    topic, passed, kinds = "secrets", [], set()
+    settings = {"cleanup.policy": "compact", "segment.bytes": "6000", "min.cleanable.dirty.ratio": "1"}
+    admin.create_topics([NewTopic(topic, 1, 1, settings)])
+    with Producer(bootstrap_servers=logs.servers, linger_ms=0, batch_size=1) as producer:
+        for number in range(300):
+            producer.send(topic, b"hidden value %d" % number, b"hidden key %d" % (number % 7), partition=0)
+
+    def pickled(task, act):
+        outcome = act()
+        kinds.add(type(task))
+        passed.extend(map(pickle.dumps, (task, outcome)))
+        return outcome
+
+    report = run_here(logs, topic, twist=pickled, stretch_bytes=1)
+    assert not report.has_failed, str(report)
+    assert kinds >= {Look, IndexStretch, TraceStretch, RewriteStretch}
+    assert any(topic.encode() in each for each in passed)
+    assert not any(b"hidden" in each for each in passed)
 
 
 def test_a_dry_run_counts_the_active_segment_of_a_topic_that_is_named(logs, admin):
