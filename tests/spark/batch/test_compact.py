@@ -279,16 +279,19 @@ def test_what_belongs_to_another_user_is_left_to_its_broker(logs, cleaned_by_bro
 
 
 def test_a_map_that_is_full_is_followed_by_another(logs, cleaned_by_broker):
-    maps = []
+    maps, shares = [], []
 
     def counted(task, act):
         outcome = act()
-        maps.extend(outcome.paths if isinstance(task, IndexStretch) else ())
+        if isinstance(task, IndexStretch):
+            maps.extend(outcome.paths)
+            shares.append(outcome.stats.buffer_utilization)
         return outcome
 
     report = run_here(logs, "spare-7", twist=counted, map_bytes=24 * 30)
     assert not report.has_failed, str(report)
     assert len(maps) > 1
+    assert report.replicas[0].stats.buffer_utilization == max(shares) > 0.8, "that of the fullest map"
     assert differences(logs.facts("spare-7"), logs.facts("own-7")) == []
     assert logs.leftovers("spare-7") == []
 
