@@ -5,7 +5,7 @@ from contextlib import closing
 from compaction.logs import TP
 
 from sparklog.compaction.cleaner import LogCleaning
-from sparklog.compaction.plan import LogFacts, divide
+from sparklog.compaction.plan import LogFacts, compaction_delay, divide
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Buffers, CleaningTask
 from sparklog.config.definition import parse
@@ -61,3 +61,12 @@ def clean(directory, *, config, now_ms, first_dirty=None, log_start_offset=0, **
         if not sections.cleanable_bytes:
             return sections, CleanerStats(end_offset=sections.first_dirty)
         return sections, cleaned(log, task_of(log, sections, now_ms, **buffers))
+
+
+def delay_of(directory, *, config, now_ms, first_dirty, log_start_offset=0):
+    """How long the log in ``directory`` has been overdue by ``max.compaction.lag.ms``, as a broker says it."""
+    settings = parse(TopicConfig, {"cleanup.policy": "compact", **config})
+    with closing(opened(directory, settings, now_ms, log_start_offset)) as log:
+        sections = sections_of(log, first_dirty, now_ms)
+        first_timestamps = log.first_timestamps(sections.first_dirty, log.segment_facts()[-1].base_offset)
+        return compaction_delay(first_timestamps, settings, now_ms)
