@@ -22,7 +22,6 @@ PACKAGES = {
     "mkfs.ext4": "e2fsprogs",
     "prometheus": "prometheus",
     "psql": "postgresql",
-    "systemd-analyze": "systemd",
     "zsh": "zsh",
 }
 """The Debian packages that have each program."""

@@ -123,6 +123,28 @@ MISUSES = [
 ]
 
 
+INTERRUPTED_EARLY = """
+import sys
+from sparklog.cli import main
+
+async def call():
+    pass
+
+def command(**_):
+    unbegun = call()
+    raise KeyboardInterrupt
+
+main.cli = command
+sys.argv = ["sparklog", "topic", "list"]
+main.main()
+"""
+
+
+def test_an_interrupt_says_nothing_of_what_had_not_begun():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_EARLY], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
+
+
 def test_help_is_quick_and_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
     status, heavy, cpu_seconds = json.loads(done.stderr)

@@ -9,6 +9,7 @@ import importlib
 import logging
 import os
 import sys
+import warnings
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -132,6 +133,8 @@ def main() -> NoReturn:
         misuse.show()
         status = misuse.exit_code
     except (click.Abort, KeyboardInterrupt):
+        # The signal may have come between the making of a coroutine and its start.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         status = INTERRUPTED
     except (SparklogError, OSError) as error:
         from sparklog.cli.display import in_words

@@ -643,7 +643,9 @@ class LogCleaner:
             _logger.warning("%s: %d records without a key were dropped", tp, stats.invalid_messages)
         self._postponed.pop(tp, None)
         self.succeeded += 1
-        self.last_runs[tp] = LastRun(self._clock.now_ms(), stats, self._logs.logs[tp].topic_id)
+        log = self._logs.logs.get(tp)
+        if log is not None:  # else its topic has just been deleted
+            self.last_runs[tp] = LastRun(self._clock.now_ms(), stats, log.topic_id)
         self._last_runs_by[number] = stats
         wish = self._granted.pop(tp, None)
         if wish is not None and not wish.done():
