@@ -5,6 +5,7 @@ import logging
 import os
 import pickle
 import re
+import signal
 import threading
 
 import pytest
@@ -24,9 +25,12 @@ from sparklog.log.files import DRAFT_SUFFIX
 from sparklog.spark.batch import compact, renewal
 from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, Report, run, run_on
 from sparklog.spark.batch.renewal import Renewal
+from sparklog.spark.batch.repetition import rounds
 from sparklog.spark.batch.tasks import Look, SparkTasks, TaskFailed, perform
+from sparklog.spark.batch.unattended import run_rounds
 from sparklog.spark.batch.waves import size_of
 from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
 SEEDS = range(8)
@@ -199,6 +203,36 @@ def test_a_job_that_dies_between_groups_leaves_the_log_to_the_next_one(logs, adm
     assert logs.leftovers("spare-4") == []
     states = admin.describe_compaction(["spare-4", "own-4"]).replicas
     assert len({states[replica(each)].first_dirty_offset for each in ("own-4", "spare-4")}) == 1
+
+
+def test_sigterm_gives_back_what_a_job_holds(logs, admin):
+    """In the middle of its work, with drafts on the disk: the log is free at once, and the next job cleans it."""
+    topic, lines = "ended", []
+    settings = {"cleanup.policy": "compact", "segment.bytes": "6000", "min.cleanable.dirty.ratio": "1"}
+    admin.create_topics([NewTopic(topic, 1, 1, settings)])
+    with Producer(bootstrap_servers=logs.servers, linger_ms=0, batch_size=1) as producer:
+        for number in range(300):
+            producer.send(topic, b"%d" % number, b"k%d" % (number % 7), partition=0)
+    table = logs.table(topic)
+
+    def ends(task, act):
+        outcome = act()
+        if isinstance(task, RewriteStretch):
+            assert admin.describe_compaction([topic]).replicas[replica(topic)].is_under_way
+            os.kill(os.getpid(), signal.SIGTERM)
+        return outcome
+
+    def once():
+        return run_here(logs, topic, twist=ends, stretch_bytes=1, grant_ms=600_000)
+
+    assert run_rounds(rounds(60, ManualClock(0)), once, lines.append) == 0
+    assert lines == []
+    assert not admin.describe_compaction([topic]).replicas[replica(topic)].is_under_way
+    assert logs.leftovers(topic) == []
+    report = run_here(logs, topic)
+    assert not report.has_failed, str(report)
+    assert str(report).startswith(f"{topic}-0 at broker 0: cleaned up to 300")
+    assert logs.table(topic) == table
 
 
 def test_a_job_renews_its_logs_while_its_tasks_work(logs, monkeypatch):
