@@ -15,8 +15,9 @@ log as it was, whatever was read twice; *of CPU time* the same by the processor 
 JVM, took; *index* the first phase alone, by what it read. Figures are the best of the rounds; `ratio` is between these,
 more than 1 being better, and `from - to` the extremes of the rounds. *one partition* is a whole run of the Spark job
 with two tasks (`benchmarks/compaction_job.py`), beside the same job one task at a time and beside the worker process of
-the log's broker. The last rows are of running brokers that may use all cores: a client sends a record every 5 ms to one
-topic while another is compacted (`benchmarks/disturbance.py`)."""
+the log's broker. All tasks are of one session, `local[2]` in one JVM, not of two executors. A number of keys is that
+from which each record's is drawn, so not all need occur. The last rows are of running brokers that may use all cores: a
+client sends a record every 5 ms to one topic while another is compacted (`benchmarks/disturbance.py`)."""
 
 
 def compaction(rows: Rows) -> Section:
