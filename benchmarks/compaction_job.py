@@ -40,23 +40,25 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Case:
-    """``records`` of about ``size`` bytes, of ``keys`` different keys at most."""
+    """``records`` of about ``size`` bytes, drawn from ``keys`` different keys; with ``all_keys`` each occurs."""
 
     size: int
     records: int
     keys: int
     compression: CompressionType = CompressionType.NONE
     sides: tuple[str, ...] = _SIDES
+    all_keys: bool = False
 
     @property
     def name(self) -> str:
-        return f"one partition, {self.size} B, {self.compression.name.lower()}, {self.keys / 1e6:g} M keys"
+        which = f"all of {self.keys / 1e6:g} M" if self.all_keys else f"{self.keys / 1e6:g} M"
+        return f"one partition, {self.size} B, {self.compression.name.lower()}, {which} keys"
 
 
 CASES = (
     Case(100, 20_000_000, 5_000_000),
     Case(100, 10_000_000, 1_000_000, CompressionType.ZSTD),
-    Case(50, 60_000_000, 50_000_000, sides=("two tasks",)),
+    Case(50, 60_000_000, 50_000_000, sides=("two tasks",), all_keys=True),
 )
 _WARM_UP = Case(100, 200_000, 10_000)
 
@@ -75,7 +77,7 @@ def run(directory: Path, share: float, say: Callable[[str], None]) -> list[dict[
 
 
 def _compare(spark: SparkSession, case: Case, directory: Path, share: float) -> list[Comparison]:
-    made, found = directory / "made", {}
+    made, found, left = directory / "made", {}, 0
     size = _write(made / "log", case, share)
     _write(made / "warm", _WARM_UP, 1.0)
     data = directory / "job"
@@ -90,8 +92,9 @@ def _compare(spark: SparkSession, case: Case, directory: Path, share: float) -> 
             harness.start_broker(0)
             for side in case.sides:
                 for part in ("warm", "log"):
-                    found[side] = _seconds(spark, admin, servers, side, f"{side.replace(' ', '-')}-{part}")
-    memory = max(map(machine.peak_bytes, _python_workers(spark)), default=0)
+                    found[side], left = _seconds(spark, admin, servers, side, f"{side.replace(' ', '-')}-{part}")
+    workers = [*_python_workers(spark)]
+    memory, anonymous = (max(map(of, workers), default=0) for of in (machine.peak_bytes, machine.resident_bytes))
     shutil.rmtree(data)
     shutil.rmtree(made)
     rates = {side: size / seconds / _MB for side, seconds in found.items()}
@@ -101,21 +104,30 @@ def _compare(spark: SparkSession, case: Case, directory: Path, share: float) -> 
         if side in rates
     ]
     alone = [] if compared else [Comparison(case.name, "MB/s", "", [rates["two tasks"]])]
-    return [*compared, *alone, Comparison(case.name, "MB of memory of a Python worker", "", [memory / _MB])]
+    return [
+        *compared,
+        *alone,
+        Comparison(case.name, "M keys left", "", [left / 1e6]),
+        Comparison(case.name, "MB of memory of a Python worker", "", [memory / _MB]),
+        Comparison(case.name, "without mapped files at its end", "", [anonymous / _MB]),
+    ]
 
 
-def _seconds(spark: SparkSession, admin: Admin, servers: str, side: str, topic: str) -> float:
+def _seconds(spark: SparkSession, admin: Admin, servers: str, side: str, topic: str) -> tuple[float, int]:
+    """And how many records are left, which is one a key."""
     start = time.perf_counter()
     if side == "worker":
         (outcome,) = admin.compact([topic]).values()
         if outcome.run is None:
             raise RuntimeError(f"{topic} was not cleaned: {outcome}")
+        left = outcome.run.messages_after
     else:
         tasks = 2 if side == "two tasks" else 1
         report = compact(spark, CompactOptions(servers, (topic,), parallelism=tasks))
         if report.has_failed:
             raise RuntimeError(f"{topic} was not cleaned: {report}")
-    return time.perf_counter() - start
+        left = sum(each.stats.messages_written for each in report.replicas if each.stats)
+    return time.perf_counter() - start, left
 
 
 def _write(directory: Path, case: Case, share: float) -> int:
@@ -124,7 +136,7 @@ def _write(directory: Path, case: Case, share: float) -> int:
     config, clock = parse(TopicConfig, _SETTINGS), SystemClock()
     with closing(Log(directory, TopicPartition("made", 0), config, clock, lambda work: work())) as log:
         records, keys = int(case.records * share), max(int(case.keys * share), 1)
-        for batch in keyed_batches(case.size, records, keys, case.compression, clock.now_ms()):
+        for batch in keyed_batches(case.size, records, keys, case.compression, clock.now_ms(), all_keys=case.all_keys):
             log.append_as_leader(memoryview(batch.data), 0)
         log.roll()
         return log.size

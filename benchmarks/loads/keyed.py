@@ -21,16 +21,27 @@ _DISTINCT_VALUES = 20_000
 
 
 def keyed_batches(
-    size: int, records: int, keys: int, compression: CompressionType, now_ms: int, seed: int = 0
+    size: int,
+    records: int,
+    keys: int,
+    compression: CompressionType,
+    now_ms: int,
+    seed: int = 0,
+    *,
+    all_keys: bool = False,
 ) -> Iterator[EncodedBatch]:
     """Records of about ``size`` bytes in the log, each of one of ``keys`` keys, any as likely as another.
 
+    Not every key need occur. With ``all_keys`` each does that the records suffice for: the first records have one each.
     The values are words, which compress two or three times.
     """
     pool, encoder = _values(size), ColumnarEncoder(compression=compression, max_batch_bytes=BATCH_BYTES)
     for number, start in enumerate(range(0, records, _ROWS_AT_ONCE)):
         rows = min(_ROWS_AT_ONCE, records - start)
         drawn = _draw(rows, keys, (seed << 32) + number)
+        if all_keys and start < keys:
+            new = min(rows, keys - start)
+            drawn = pa.concat_arrays([pa.array(range(start, start + new), pa.int64()), drawn.slice(new)])
         key = pc.binary_join_element_wise("key-", pc.utf8_lpad(pc.cast(drawn, pa.string()), 8, "0"), "")
         value = pool.take(_draw(rows, len(pool), (seed << 32) + number + 1))
         yield from encoder.encode(key, value, None, None, now_ms=now_ms)

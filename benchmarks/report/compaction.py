@@ -27,7 +27,7 @@ def compaction(rows: Rows) -> Section:
         _TEXT,
         BESIDE_HEADER,
         beside_rows(rows),
-        [*_rates(rows), _memory(rows), *_by_tasks(rows)],
+        [*_rates(rows), _memory(rows), *_by_tasks(rows), *_many_keys(rows)],
         [_disturbance(rows), _model(rows)],
     )
 
@@ -59,6 +59,15 @@ def _by_tasks(rows: Rows) -> list[Aim]:
     if not ratios:
         return []
     return [Aim("one partition twice as fast by two tasks as by one", _between(ratios), min(ratios) >= 2)]
+
+
+def _many_keys(rows: Rows) -> list[Aim]:
+    many = {row["figure"]: row["sparklog"] for row in rows if row["part"] == "job" and "all of" in row["measurement"]}
+    if not many:
+        return []
+    left, memory = many["M keys left"], many["MB of memory of a Python worker"]
+    got = f"{left:.1f} M keys, and {memory:,.0f} MB with mapped files"
+    return [Aim("50 M keys in one run, within 2 GB a task", got, left >= 50 and memory <= 2000)]
 
 
 def _disturbance(rows: Rows) -> str:
