@@ -29,7 +29,7 @@ OF_TLS = frozenset(
     ssl.truststore.type
     """.split()  # noqa: SIM905 (a list of this length is not read one a line)
 )
-OF_LIBRDKAFKA = {
+_OF_LIBRDKAFKA = {
     "ssl.ca.location": "ssl.truststore.location (with ssl.truststore.type=PEM)",
     "ssl.ca.pem": "ssl.truststore.certificates",
     "ssl.certificate.location": "ssl.keystore.location (one PEM file with the key and the certificates)",
@@ -102,11 +102,16 @@ class SecuritySettings:
         left_out = {f"{prefix}{each}" for prefix in prefixes for each in _FOR_ALL}
         known = OF_TLS | OF_SASL | left_out | {f"{prefix}{each}" for prefix in prefixes for each in of_one}
         for name in sorted(self.properties.keys() - known):
-            if name in OF_LIBRDKAFKA:
-                raise ConfigError(f"{name} is librdkafka's name; set {OF_LIBRDKAFKA[name]}")
+            refuse_librdkafkas(name)
             error = unknown(name, known, most=1)
             if name.startswith(_OF_A_LISTENER) and not name.startswith(prefixes):
                 there = ", ".join(each.lower() for each in listeners)
                 raise ConfigError(f"no listener has this name; in small letters there are {there}: {error}")
             raise error
         return sorted(self.properties.keys() & left_out)
+
+
+def refuse_librdkafkas(name: str) -> None:
+    """Raises ConfigError for a name of librdkafka's, with what to set instead."""
+    if name in _OF_LIBRDKAFKA:
+        raise ConfigError(f"{name} is librdkafka's name; set {_OF_LIBRDKAFKA[name]}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from sparklog.config.definition import ConfigType, any_of, one_of, parse, setting
-from sparklog.config.security import OF_LIBRDKAFKA
+from sparklog.config.security import refuse_librdkafkas
 from sparklog.errors import ConfigError
 
 _OF_JAVA = frozenset(
@@ -100,8 +100,7 @@ class TlsSettings:
         for name in said:
             if name == "ssl.engine.factory.class":
                 raise ConfigError(f"{name}: classes of Java cannot be run here; say it by the other ssl settings")
-            if name in OF_LIBRDKAFKA:
-                raise ConfigError(f"{name} is librdkafka's name; set {OF_LIBRDKAFKA[name]}")
+            refuse_librdkafkas(name)
         settings = parse(cls, said)
         settings._check_stores()
         return settings

@@ -126,7 +126,7 @@ def _answer(
 
 
 def _check_end_is_known(partition: Partition, message: ListOffsetsRequest) -> None:
-    """Raises ApiError to a client, who may have seen more at the leader before than this one knows to be committed."""
+    """Raises ApiError to a client: it may have seen more at the leader before than this one knows to be committed."""
     if message.replica_id == _CONSUMER and not partition.knows_end:
         raise ApiError(
             ErrorCode.OFFSET_NOT_AVAILABLE, f"the end of {partition.tp} is not known yet under its new leader"
