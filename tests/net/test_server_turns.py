@@ -9,7 +9,7 @@ from net.listening import LIMIT, Server, answer, assert_serves, framed, read_fra
 
 from sparklog.log.file_records import FileRecords
 from sparklog.net import channel as net_channel
-from sparklog.net.answer import Ordered
+from sparklog.net.answer import Ordered, Waiting
 from sparklog.net.limits import Limits
 from sparklog.net.page_cache import read_ahead
 from sparklog.net.turns import SHARE_S
@@ -62,7 +62,9 @@ def test_a_request_in_steps_holds_up_its_own_connection_and_nobody_else(server):
 
 
 class Later:
-    """A dispatch whose requests ``p`` have their places, and are answered, when they are let."""
+    """A dispatch whose requests are answered when they are let: ``p`` have their places then too, ``slow`` take effect
+    then, ``wait`` wait for others.
+    """
 
     def __init__(self, loop):
         self._loop = loop
@@ -70,8 +72,11 @@ class Later:
 
     def __call__(self, frame, host, after=None):
         name = bytes(frame)
-        if name.startswith((b"p ", b"look")):
+        if name.startswith((b"p ", b"slow ", b"wait ", b"look")):
             self.begun.append((name, after is not None))
+        if name.startswith((b"slow ", b"wait ")):
+            self.answers.append(self._loop.create_future())
+            return Waiting(self.answers[-1]) if name.startswith(b"wait ") else self.answers[-1]
         if not name.startswith(b"p "):
             return answer(name)
         self.places.append(None if name.endswith(b"at once") else self._loop.create_future())
@@ -108,6 +113,31 @@ def test_a_request_that_has_its_place_at_once_keeps_those_of_its_api_from_nothin
         eventually(lambda: len(later.begun) == 2)
         assert_serves(server)
         assert later.begun == [(b"p at once", False), (b"p also at once", False)]
+        server.call(later.reply, 1)
+        server.call(later.reply, 0)
+        assert [read_frame(client) for _ in range(3)] == [b"0", b"1", b"look"]
+
+
+def test_what_comes_behind_a_request_that_is_answered_later_begins_when_it_is(server):
+    later = server.dispatch = Later(server.loop)
+    with server.connect() as client:
+        client.sendall(b"".join(map(framed, (b"slow 0", b"slow 1", b"look"))))
+        eventually(lambda: later.begun)
+        assert_serves(server)
+        assert later.begun == [(b"slow 0", False)], "also one of its own API waits for it"
+        server.call(later.reply, 0)
+        eventually(lambda: len(later.begun) == 2)
+        assert_serves(server)
+        assert later.begun[1:] == [(b"slow 1", False)]
+        server.call(later.reply, 1)
+        assert [read_frame(client) for _ in range(3)] == [b"0", b"1", b"look"]
+
+
+def test_a_request_that_waits_for_others_keeps_nothing_waiting(server):
+    later = server.dispatch = Later(server.loop)
+    with server.connect() as client:
+        client.sendall(b"".join(map(framed, (b"wait 0", b"wait 1", b"look"))))
+        eventually(lambda: len(later.begun) == 3)
         server.call(later.reply, 1)
         server.call(later.reply, 0)
         assert [read_frame(client) for _ in range(3)] == [b"0", b"1", b"look"]
@@ -166,7 +196,9 @@ def test_steps_may_come_to_something_that_is_awaited(server):
     server.dispatch = lambda frame, host: steps() if frame == b"later" else answer(bytes(frame))
     with server.connect() as client:
         client.sendall(framed(b"later") + framed(b"next"))
-        eventually(lambda: b"next" in server.seen)
+        eventually(lambda: b"later" in server.seen)
+        assert_serves(server)
+        assert b"next" not in server.seen
         server.call(later.set_result, answer(b"at last"))
         assert [read_frame(client), read_frame(client)] == [b"at last", b"next"]
 
@@ -175,7 +207,7 @@ def test_answers_that_nobody_takes_fill_no_more_memory_than_allowed(server):
     big = bytes(256 << 10)
     waiting = server.future()
     server.dispatch = lambda frame, host: (
-        waiting if frame == b"wait" else answer(big) if frame == b"big" else answer(bytes(frame))
+        Waiting(waiting) if frame == b"wait" else answer(big) if frame == b"big" else answer(bytes(frame))
     )
     clients = [server.connect() for _ in range(8)]
     sockets = [each.__enter__() for each in clients]

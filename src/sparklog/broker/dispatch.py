@@ -19,7 +19,7 @@ from sparklog.broker.client_quotas import metered
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.registry import HANDLERS, Handler
 from sparklog.errors import ErrorCode, RemoteProtocolError
-from sparklog.net.answer import Answer, Ordered, Served, Work
+from sparklog.net.answer import Answer, Ordered, Served, Waiting, Work
 from sparklog.net.request_meter import RequestMeter
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
@@ -137,7 +137,10 @@ class Dispatcher:
                 later.add_done_callback(lambda _: given.cancel())  # where the work was cancelled before it began
         if isinstance(answer, Ordered):
             return Ordered(later, answer.placed)
-        return later.result() if later.done() else later
+        if later.done():
+            done: Served = later.result()
+            return done
+        return Waiting(later) if handler.waits_for_others else later
 
     async def _await(
         self,

@@ -36,6 +36,8 @@ class Handler(NamedTuple):
     """Whether its messages are the schema library's, which can be decoded and encoded in steps."""
     decoding: Callable[[memoryview, int], Any | Steps[Any]] | None = None
     """``decode`` for requests of many bytes: in steps, where they have many elements too."""
+    waits_for_others: bool = False
+    """Whether its answer may wait for what others do, and nothing asked behind it has to see what it does."""
 
     @property
     def name(self) -> str:
@@ -57,14 +59,14 @@ def _within(package: ModuleType, *, rooms: bool) -> Iterator[ModuleType]:
 
 def _handler(module: ModuleType) -> Handler:
     api: ApiKey = module.API
+    served = partial(Handler, api, module.VERSIONS, handle=module.handle, module=module.__name__)
+    waits = getattr(module, "WAITS_FOR_OTHERS", False)
     decode = getattr(module, "decode", None)
     if decode is not None:
         steps = getattr(module, "decoding", None)
-        return Handler(api, module.VERSIONS, decode, module.handle, module.encode, module.__name__, decoding=steps)
+        return served(decode=decode, encode=module.encode, decoding=steps, waits_for_others=waits)
     by_schema, steps = partial(_decode, api), partial(_decoding, api)
-    return Handler(
-        api, module.VERSIONS, by_schema, module.handle, _encode, module.__name__, by_schema=True, decoding=steps
-    )
+    return served(decode=by_schema, encode=_encode, by_schema=True, decoding=steps, waits_for_others=waits)
 
 
 def _decoding(api: ApiKey, body: memoryview, version: int) -> Steps[Message]:

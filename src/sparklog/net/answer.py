@@ -24,7 +24,14 @@ class Ordered(Generic[T]):
     """Done when the request has its place among those of its API; None where it has it already."""
 
 
-Served = Answer | Awaitable[Answer] | Ordered[Answer]
+@dataclass(frozen=True, slots=True)
+class Waiting(Generic[T]):
+    """The answer to a request that waits for what others do: the connection goes on meanwhile."""
+
+    answer: Awaitable[T]
+
+
+Served = Answer | Awaitable[Answer] | Ordered[Answer] | Waiting[Answer]
 Work = Generator[None, None, Served]
 """Steps, between which others may be served; what they come to is the answer."""
 

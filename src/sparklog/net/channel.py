@@ -14,9 +14,10 @@ own unsent a connection begins no request while it has ``MAX_ANSWERS`` of them o
 What is sent from a file is looked for in the page cache first, ``_AT_HAND`` bytes at a time: what is not there is read
 by a thread (``net/page_cache.py``), and the loop never waits for the disk.
 
-Order: what is asked on a connection sees what was asked there before. A request whose work is done in steps, or that
-takes effect later (``Ordered``), is followed by no other before there is an answer. An ``Ordered`` one may be followed
-by others of its own API, which are told their predecessor.
+Order: what is asked on a connection sees what was asked there before. A request whose work is done in steps, or that is
+answered later, is followed by no other before there is an answer, as in Kafka. There are two exceptions. An ``Ordered``
+one may be followed by others of its own API, which are told their predecessor. A ``Waiting`` one may be followed by
+any.
 
 Turns (``net/turns.py``): a connection serves what it has read, and sends its answers, when it is its turn, and no
 longer than that. A request whose work is long is served in steps; until they are done the connection begins no other,
@@ -41,7 +42,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from sparklog.errors import AnotherProtocol, RemoteProtocolError
-from sparklog.net.answer import Answer, Dispatch, Ordered, Served, Work
+from sparklog.net.answer import Answer, Dispatch, Ordered, Served, Waiting, Work
 from sparklog.net.limits import Limits
 from sparklog.net.page_cache import is_cached, read_ahead, read_if_cached
 from sparklog.net.slow_requests import Begun, SlowRequests, head_of
@@ -137,7 +138,7 @@ class ServerChannel:
         )  # up to which byte, since when; with a log of slow ones
         self._sent = 0  # bytes so far
         self._steps: Work | None = None
-        self._ordered = 0  # requests that are to take effect later
+        self._ordered = 0  # requests that are to take effect later, and hold up what is asked behind them
         self._ordered_api = b""
         self._placed: asyncio.Future[Any] | None = None  # when the last of them has its place
         self._served: memoryview = _NOTHING
@@ -443,24 +444,28 @@ class ServerChannel:
             self._slots.append((known, size, self.caller.meter, self._arrived, self._begun_now(size)))
             self._keep(_memory_of(answer))
             return False
-        ordered = isinstance(answer, Ordered)
-        if isinstance(answer, Ordered):
+        holds_up = not isinstance(answer, Waiting)
+        if holds_up:
             self._order(answer)
+        if isinstance(answer, (Ordered, Waiting)):
             answer = answer.answer
         later = asyncio.ensure_future(answer, loop=self._server.loop)
         if self._closed:
             later.cancel()
             return False
         self._slots.append((later, size, self.caller.meter, self._arrived, self._begun_now(size)))
-        if ordered:
+        if holds_up:
             later.add_done_callback(self._on_effect)
         later.add_done_callback(self._on_answered)
         return False
 
-    def _order(self, answer: Ordered[Answer]) -> None:
+    def _order(self, answer: Served) -> None:
         """The request that was begun last takes effect when there is ``answer``."""
-        self._ordered_api = bytes(self._served[:_API_KEY])
         self._ordered += 1
+        if not isinstance(answer, Ordered):
+            self._ordered_api = b""
+            return
+        self._ordered_api = bytes(self._served[:_API_KEY])
         if answer.placed is not None or self._ordered == 1:
             self._placed = answer.placed
 

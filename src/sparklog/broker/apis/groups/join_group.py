@@ -19,6 +19,7 @@ from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.JOIN_GROUP
 VERSIONS = range(0, 10)
+WAITS_FOR_OTHERS = True
 MOST_PROTOCOLS = 100
 MOST_METADATA = 4 << 20
 """Bytes."""

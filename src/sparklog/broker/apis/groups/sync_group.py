@@ -12,6 +12,7 @@ from sparklog.security.access import Operation, Resource, ResourceType
 
 API = ApiKey.SYNC_GROUP
 VERSIONS = range(0, 6)
+WAITS_FOR_OTHERS = True
 _NAMES_PROTOCOL = 5
 """From this version on a member must say what it takes part in."""
 

@@ -53,6 +53,7 @@ from sparklog.structs import Chunk, TopicPartition, chunk_size
 
 API = ApiKey.FETCH
 VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
+WAITS_FOR_OTHERS = True
 _FIRST_VERSION_OF_STORAGE_ERRORS = 6
 _FIRST_VERSION_OF_ZSTD = 10
 _FIRST_VERSION_OF_RACKS = 11
