@@ -28,6 +28,7 @@ from sparklog.errors import RemoteProtocolError
 from sparklog.log.file_records import FileRecords
 from sparklog.net import channel as net_channel
 from sparklog.net import server as net_server
+from sparklog.net.answer import Waiting
 from sparklog.net.limits import Limits
 from sparklog.net.server import SocketServer
 from sparklog.structs import FileSlice
@@ -44,7 +45,8 @@ def server(monkeypatch):
 
 def test_answers_come_in_the_order_of_the_requests_whatever_is_done_first(server):
     futures = {name: server.future() for name in (b"1", b"3", b"4")}
-    server.dispatch = lambda frame, host: futures.get(bytes(frame), answer(b"at once: " + bytes(frame)))
+    answers = {name: Waiting(future) for name, future in futures.items()}
+    server.dispatch = lambda frame, host: answers.get(bytes(frame), answer(b"at once: " + bytes(frame)))
     with server.connect() as client:
         client.sendall(b"".join(framed(b"%d" % number) for number in range(1, 5)))
         eventually(lambda: len(server.seen) == 4)
@@ -60,7 +62,7 @@ def test_answers_come_in_the_order_of_the_requests_whatever_is_done_first(server
 
 def test_a_request_without_an_answer_does_not_hold_up_the_next(server):
     waiting = server.future()
-    answers = {b"no": None, b"later no": waiting, b"yes": answer(b"yes!")}
+    answers = {b"no": None, b"later no": Waiting(waiting), b"yes": answer(b"yes!")}
     server.dispatch = lambda frame, host: answers[bytes(frame)]
     with server.connect() as client:
         client.sendall(framed(b"no") + framed(b"later no") + framed(b"yes"))
@@ -74,7 +76,7 @@ def test_no_more_requests_are_in_hand_than_allowed(server):
 
     def later(frame, host):
         futures.append(server.loop.create_future())
-        return futures[-1]
+        return Waiting(futures[-1])
 
     server.dispatch = later
     total = 50

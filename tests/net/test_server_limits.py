@@ -17,6 +17,7 @@ from net.listening import Server, answer, assert_hung_up, assert_serves, framed,
 from sparklog import rate_limit
 from sparklog.errors import RemoteProtocolError
 from sparklog.net import channel as net_channel
+from sparklog.net.answer import Waiting
 from sparklog.net.server import Entrance
 from sparklog.protocol.frame import SCRATCH_SIZE
 from sparklog.quota.connections import ConnectionRates
@@ -42,7 +43,7 @@ def waiting(server):
         if bytes(frame[:4]) != b"wait":
             return answer(bytes(frame))
         futures.append(server.loop.create_future())
-        return futures[-1]
+        return Waiting(futures[-1])
 
     server.dispatch = dispatch
     return futures

@@ -690,8 +690,8 @@ async def test_segments_deleted_in_the_middle_of_a_swap_go_when_it_is_done(stage
         go_on.set()
         await built.until(lambda: TP in built.cleaner.last_runs)
         while doomed := log.delete_old_segments(log.high_watermark):
-            for path in doomed:
-                path.unlink()
+            for path in doomed:  # the cleaner deletes the former files, which had the same names
+                path.unlink(missing_ok=True)
         assert log.segment_count == 1
         assert [each[0] for each in records_of(log)][-1] == start
         await built.on_disk(int)
