@@ -109,6 +109,21 @@ def test_records_without_a_time_age_by_the_clock(tmp_path):
     assert not segment.should_roll(1, BASE + 1, -1, now_ms=8500)
 
 
+@pytest.mark.parametrize("times", [(5000,), ()], ids=["of its records", "of the clock"])
+def test_a_segment_that_was_cut_to_nothing_is_as_old_as_what_comes_next(tmp_path, times):
+    """A follower's first segment may be cut to its base, and so may be a coordinator's."""
+    segment = made(tmp_path, {"segment.ms": "1000"})
+    put(segment, BASE, *times)
+    segment.created_ms = 5000
+    segment.truncate_to(BASE)
+    later = [9000 + time - 5000 for time in times]
+    assert not segment.should_roll(1, BASE, *later or [-1], now_ms=9000)
+    put(segment, BASE, *later)
+    assert not segment.should_roll(1, BASE + 1, *later or [-1], now_ms=9000)
+    segment.truncate_to(BASE + 1)
+    assert segment.should_roll(1, BASE + 1, *[each + 1001 for each in later] or [-1], now_ms=10001), "that counts on"
+
+
 def test_a_time_of_zero_is_a_time(tmp_path):
     segment = made(tmp_path, {"segment.ms": "1000"})
     put(segment, BASE, 0)

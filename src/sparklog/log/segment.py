@@ -408,6 +408,8 @@ class LogSegment:
         """Drop every batch that holds ``offset`` or lies beyond it."""
         position = self.position_after(offset)
         self.log.truncate(position)
+        if not position:
+            self.first_timestamp = self.created_ms = None
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
