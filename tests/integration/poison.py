@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import cramjam
 import crc32c
 
 from sparklog.record import layout
@@ -113,6 +114,10 @@ def poisons() -> Iterator[Poison]:
         for place in range(len(broken) // 2, len(broken) // 2 + 8):
             broken[place] ^= 0x5A
         yield Poison(f"{word} broken in the middle", batch(bytes(broken), codec, 20))
+    section = records(20)
+    halves = [compress(CompressionType.LZ4, half) for half in (section[:100], section[100:])]
+    yield Poison("lz4 of dependent blocks", batch(bytes(cramjam.lz4.compress(section)), CompressionType.LZ4, 20))
+    yield Poison("lz4 of two frames", batch(b"".join(halves), CompressionType.LZ4, 20))
     for code in (5, 6, 7):
         data = batch(records(20), count=20)
         layout.INT16.pack_into(data, layout.ATTRIBUTES, code)

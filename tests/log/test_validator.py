@@ -5,6 +5,7 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
+import cramjam
 import crc32c
 import pytest
 from log.samples import batch_of
@@ -29,7 +30,7 @@ from sparklog.log.validator import (
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_append_time, patch_header, patch_max_timestamp
 from sparklog.record.builder import RecordBatchBuilder
-from sparklog.record.compression import CompressionType, most_decompressed
+from sparklog.record.compression import CompressionType, compress, most_decompressed
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 from sparklog.record.records import iter_records
 
@@ -511,6 +512,23 @@ def test_what_cannot_be_read_is_neither_adopted_nor_restored():
         with pytest.raises(ApiError, match="the records cannot be read") as refused:
             look(broken)
         assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_what_javas_clients_do_not_read_is_not_taken_and_yet_restored():
+    """They would get no further in the partition; librdkafka's and ours do."""
+    plain = adoptable(NOW, NOW)
+    header, section = plain[:61], plain[61:]
+    linked = bytes(cramjam.lz4.compress(section))
+    halves = compress(CompressionType.LZ4, section[:9]) + compress(CompressionType.LZ4, section[9:])
+    for payload, why in ((linked, "dependent blocks"), (halves, "behind the LZ4 frame")):
+        length = (len(header) + len(payload) - layout.LOG_OVERHEAD).to_bytes(4, "big")
+        whole = patched(layout.LENGTH, length, memoryview(bytearray(header) + payload), seal=False)
+        records = patched(layout.ATTRIBUTES, bytes([0, 0x10 | CompressionType.LZ4]), whole)
+        for look in (lambda each: check(each, TopicConfig()), adopt):
+            with pytest.raises(ApiError, match=why) as refused:
+                look(records)
+            assert refused.value.code is ErrorCode.INVALID_RECORD
+        validate_restored(RecordBatch(records))
 
 
 def test_what_was_in_a_log_before_is_restored_though_no_client_could_send_it():

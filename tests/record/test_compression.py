@@ -9,7 +9,13 @@ import pytest
 import zstandard
 
 from sparklog.errors import ConfigError, CorruptRecord
-from sparklog.record.compression import CompressionType, compress, decompress
+from sparklog.record.compression import (
+    CompressionType,
+    check_lz4_of_java,
+    compress,
+    decompress,
+    most_decompressed,
+)
 
 REAL = [kind for kind in CompressionType if kind is not CompressionType.NONE]
 LIMIT = 1 << 20
@@ -120,6 +126,40 @@ def test_lz4_frames_with_sizes_checksums_and_dependent_blocks_are_read():
     assert bytes(decompress(CompressionType.LZ4, packed + packed, LIMIT)) == SAMPLES["text"] * 2
 
 
+def test_java_reads_one_lz4_frame_of_independent_blocks():
+    good = compress(CompressionType.LZ4, SAMPLES["text"])
+    check_lz4_of_java(good)
+    linked = bytes(cramjam.lz4.compress(SAMPLES["text"]))
+    with_dictionary = good[:4] + bytes([good[4] | 0x01]) + good[5:6] + b"dict" + good[6:]
+    for wrong, why in (
+        (linked, "dependent blocks"),
+        (with_dictionary, "dictionary"),
+        (good + good, "behind the LZ4 frame"),
+        (good + b"\0", "1 bytes stand behind"),
+        (good[:-1], "cut short"),
+        (b"", "cut short"),
+    ):
+        with pytest.raises(CorruptRecord, match=why):
+            check_lz4_of_java(wrong)
+
+
+SKIPPABLE = struct.pack("<II", 0x184D2A5F, 3) + b"???"
+
+
+@pytest.mark.parametrize("settings", [{}, {"write_checksum": True}, {"write_content_size": False}])
+def test_zstd_frames_are_read_as_one(settings):
+    """As Java and librdkafka read them; what a frame of another kind holds is no data."""
+    text = SAMPLES["text"]
+    frame = zstandard.ZstdCompressor(**settings).compress
+    packed = SKIPPABLE + frame(text[:500]) + frame(b"") + SKIPPABLE + frame(text[500:]) + SKIPPABLE
+    assert bytes(decompress(CompressionType.ZSTD, packed, len(text))) == text
+    assert len(text) <= most_decompressed(CompressionType.ZSTD, packed, LIMIT) < LIMIT
+    whole = len(packed) - len(SKIPPABLE)
+    for wrong, limit in ((packed, len(text) - 1), (packed, 500), (packed[: whole - 1], LIMIT), (packed[:-1], LIMIT)):
+        with pytest.raises(CorruptRecord):
+            decompress(CompressionType.ZSTD, wrong, limit)
+
+
 def test_gzip_members_are_read_as_one():
     packed = zlib.compress(b"one, ", wbits=31) + zlib.compress(b"two", wbits=31)
     assert bytes(decompress(CompressionType.GZIP, packed, 8)) == b"one, two"
@@ -169,7 +209,13 @@ def test_zstd_without_a_content_size_is_read():
 BOMBS = """
 import resource, struct, sys, zlib
 from sparklog.errors import CorruptRecord
-from sparklog.record.compression import CompressionType, compress, decompress
+from sparklog.record.compression import (
+    CompressionType,
+    check_lz4_of_java,
+    compress,
+    decompress,
+    most_decompressed,
+)
 
 size = 1 << 30
 blocks = size // 65536

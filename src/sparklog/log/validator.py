@@ -19,7 +19,7 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError, Record
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import RecordBatch, patch_create_time, patch_max_timestamp
 from sparklog.record.columnar import ColumnarDecoder, int64_scalar
-from sparklog.record.compression import CompressionType, most_decompressed
+from sparklog.record.compression import CompressionType, check_lz4_of_java, most_decompressed
 from sparklog.record.control import read_marker
 from sparklog.record.layout import (
     ALL_ATTRIBUTES,
@@ -110,7 +110,7 @@ def validate_restored(batch: RecordBatch) -> None:
     if batch.is_control and batch.record_count:
         read_marker(batch)
     elif batch.record_count:
-        _check_records(batch)
+        _check_records(batch, is_new=False)
 
 
 class PreparedBatch(NamedTuple):
@@ -209,11 +209,13 @@ def _check_size(size: int, config: TopicConfig) -> None:
         )
 
 
-def _check_records(batch: RecordBatch) -> int:
-    """The greatest timestamp in it, ms; -1 for none.
+def _check_records(batch: RecordBatch, *, is_new: bool = True) -> int:
+    """The greatest timestamp in it, ms; -1 for none. What ``is_new`` has to be readable by Java's clients too.
 
     Not CORRUPT_MESSAGE: the CRC says that these are the producer's bytes, and sending them again does not help."""
     try:
+        if is_new and batch.compression is CompressionType.LZ4:
+            check_lz4_of_java(batch.payload)
         return check_records(batch)
     except CorruptRecord as error:
         raise ApiError(ErrorCode.INVALID_RECORD, f"the records cannot be read: {error}") from error

@@ -7,8 +7,9 @@ code  name    framing of the records section
 1     gzip    RFC 1952 members
 2     snappy  written as xerial's stream (16-byte header, then length-prefixed raw blocks), as Java's clients
               do; a bare raw block, as librdkafka writes, is read as well
-3     lz4     the LZ4 frame format, 64 KB independent blocks: Java's reader refuses dependent ones
-4     zstd    one zstd frame
+3     lz4     the LZ4 frame format, 64 KB independent blocks in one frame: Java's reader refuses dependent blocks,
+              and does not see a second frame (``check_lz4_of_java``); both are read here
+4     zstd    written as one zstd frame; several are read as one, as Java does
 ===== ======= =============================================================================================
 
 ``decompress`` finds an upper bound of the output from the compressed side (block headers, declared lengths) and
@@ -227,6 +228,7 @@ _LZ4_BLOCK_SIZE = 64 * 1024
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_END = b"\x00\x00\x00\x00"
 _LZ4_STORED = 0x8000_0000
+_LZ4_INDEPENDENT, _LZ4_RESERVED = 0x20, 0x03
 _LZ4_MAX_EXPANSION = 255
 _LE32 = Struct("<I")
 
@@ -250,6 +252,18 @@ def _decompress_lz4(view: memoryview, max_size: int) -> Buffer:
         return memoryview(cramjam.lz4.decompress(view))
     out = _room(max_size)
     return out[: cramjam.lz4.decompress_into(view, out)]
+
+
+def check_lz4_of_java(data: Buffer) -> None:
+    """Raises CorruptRecord where ``decompress`` may read what Java's reader does not: dependent blocks, a dictionary,
+    or anything behind the first frame. Source: Kafka 3.9, ``Lz4BlockInputStream``.
+    """
+    view = memoryview(data)
+    _, end = _walked(_lz4_frame(view, 0))
+    if not view[4] & _LZ4_INDEPENDENT or view[4] & _LZ4_RESERVED:
+        raise CorruptRecord("the LZ4 frame has dependent blocks, or a dictionary: Java's clients do not read it")
+    if end != len(view):
+        raise CorruptRecord(f"{len(view) - end} bytes stand behind the LZ4 frame, where Java's clients do not look")
 
 
 def _lz4_blocks(view: memoryview) -> Iterator[int]:
@@ -286,6 +300,8 @@ def _read_le32(view: memoryview, position: int) -> int:
 _ZSTD_MAX_BLOCK = 128 * 1024
 _ZSTD_RLE_BLOCK = 1
 _ZSTD_RESERVED_BLOCK = 3
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+"""Behind the first byte, 0x50 to 0x5F, of a frame that holds no data."""
 
 
 class _ZstdContexts(threading.local):
@@ -307,21 +323,57 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
 
 
 def _decompress_zstd(view: memoryview, max_size: int) -> Buffer:
-    frame = zstandard.get_frame_parameters(view)
-    if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
-        _check_size(CompressionType.ZSTD, frame.content_size, max_size)
-    room = min(sum(_zstd_blocks(view)), max_size)
-    if room == 0:
+    parts, room = [], max_size
+    for frame, most in _zstd_frames(view):
+        parts.append(_decompress_zstd_frame(frame, most, room))
+        room -= len(parts[-1])
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompress_zstd_frame(frame: memoryview, most: int, max_size: int) -> bytes:
+    """``most`` is what its blocks can hold."""
+    size = zstandard.get_frame_parameters(frame).content_size
+    if size != zstandard.CONTENTSIZE_UNKNOWN:
+        _check_size(CompressionType.ZSTD, size, max_size)
+    if most == 0:
         return b""
-    if frame.content_size not in (zstandard.CONTENTSIZE_UNKNOWN, 0) and frame.content_size > room:
-        raise CorruptRecord(f"zstd frame of {len(view)} bytes claims to hold {frame.content_size}")
-    return _zstd.decompressor.decompress(view, max_output_size=room, allow_extra_data=False)
+    room = min(most, max_size)
+    if room == 0:
+        raise CorruptRecord("zstd data goes on behind the limit")
+    if size not in (zstandard.CONTENTSIZE_UNKNOWN, 0) and size > room:
+        raise CorruptRecord(f"zstd frame of {len(frame)} bytes claims to hold {size}")
+    return _zstd.decompressor.decompress(frame, max_output_size=room, allow_extra_data=False)
+
+
+def _zstd_frames(view: memoryview) -> Iterator[tuple[memoryview, int]]:
+    """Each frame in ``view``, but those that hold no data, and the most bytes that it can hold."""
+    start = 0
+    while start < len(view) or not start:
+        most, end = _walked(_zstd_frame(view, start))
+        if not _is_skippable(view, start):
+            yield view[start:end], most
+        start = end
 
 
 def _zstd_blocks(view: memoryview) -> Iterator[int]:
-    """The most bytes that each block of the frame in ``view`` can hold, from its header."""
-    position, last = zstandard.frame_header_size(view), False
-    block_limit = min(_ZSTD_MAX_BLOCK, max(zstandard.get_frame_parameters(view).window_size, 1024))
+    """The most bytes that each block of the frames in ``view`` can hold, from its header; 0 for each frame's end."""
+    position = 0
+    while position < len(view) or not position:
+        position = yield from _zstd_frame(view, position)
+        yield 0
+
+
+def _zstd_frame(view: memoryview, position: int) -> Generator[int, None, int]:
+    """Of one frame; where it ends."""
+    if _is_skippable(view, position):
+        end = position + 8 + _read_le32(view, position + 4)
+        if end > len(view):
+            raise CorruptRecord("zstd frame is cut short")
+        return end
+    frame = view[position:]
+    parameters, last = zstandard.get_frame_parameters(frame), False
+    block_limit = min(_ZSTD_MAX_BLOCK, max(parameters.window_size, 1024))
+    position += zstandard.frame_header_size(frame)
     while not last:
         if position + 3 > len(view):
             raise CorruptRecord("zstd frame is cut short")
@@ -332,6 +384,21 @@ def _zstd_blocks(view: memoryview) -> Iterator[int]:
         # Stored and run-length blocks state their output size; a compressed one fills a block at most.
         yield block_limit if kind == 2 else size
         position += 3 + (1 if kind == _ZSTD_RLE_BLOCK else size)
+    return position + (4 if parameters.has_checksum else 0)
+
+
+def _is_skippable(view: memoryview, position: int) -> bool:
+    return view[position + 1 : position + 4] == _ZSTD_SKIPPABLE and view[position] & 0xF0 == 0x50
+
+
+def _walked(blocks: Generator[int, None, int]) -> tuple[int, int]:
+    """The most bytes that the blocks of a frame can hold together, and where the frame ends."""
+    most = 0
+    while True:
+        try:
+            most += next(blocks)
+        except StopIteration as end:
+            return most, int(end.value)
 
 
 _DECOMPRESSORS: dict[CompressionType, Callable[[memoryview, int], Buffer]] = {
