@@ -452,3 +452,17 @@ def test_flushes_of_several_threads_are_all_counted():
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(flushes.note, [0.5] * 1000))
     assert (flushes.count, flushes.seconds) == (1000, 500.0)
+
+
+def test_a_log_that_the_disk_did_not_let_be_closed_seals_what_comes_later(tmp_path):
+    """As a copy is, for whose name there is no room: else a start would believe indexes that nobody flushed."""
+    log = open_log(tmp_path)
+    log.append_as_leader(batch_of(1), 0)
+    with FaultyFiles(tmp_path, fail_at=0, error=errno.ENOSPC, steps=("rename",)), pytest.raises(DiskFull):
+        log.close()
+    log.append_as_leader(batch_of(2), 0)
+    log.append_as_leader(batch_of(3), 0)
+    first = log._segments.active
+    log.roll()
+    assert first.time_index.last == (3, 2)
+    log.close()

@@ -223,6 +223,42 @@ async def test_a_copy_that_begins_again_on_a_full_disk_waits_for_room(stage):
     await stage.until(lambda: stage.names("b") == ["t-0"])
 
 
+@pytest.mark.parametrize("step", ["rename", "openread", "open"])
+def test_a_copy_that_could_not_be_named_for_want_of_room_goes_on(tmp_path, step, monkeypatch):
+    """It is closed in order by then, and has its name where the disk refuses what comes behind the renaming."""
+
+    async def test():
+        async with stage_at(tmp_path) as stage:
+            stage.lead()
+            stage.append(large())
+            steps = []
+
+            def mark(directory):
+                at_mark(directory)
+                if not steps:
+                    steps.append(files.count)
+                    files.fail_from_now(errno.EMFILE, (step,))
+
+            with FaultyFiles(stage.homes["b"]) as files:
+                at_mark = moved.mark
+                monkeypatch.setattr(moved, "mark", mark)
+                await stage.alter("b")
+                await stage.until(lambda: steps and files.count > steps[0])
+                future = stage.future()
+                assert future.is_over
+                assert future.directory.is_dir(), "so that it can be cancelled"
+                stage.append(*(large() for _ in range(3)))
+                before = stage.contents()
+                files.recover()
+                await stage.moved()
+            assert (stage.home(), stage.contents()) == ("b", before)
+            assert stage.logs.dirs.failed == {}
+            await stage.until(lambda: stage.names("a") == [])
+            assert stage.names("b") == ["t-0"]
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize("step", ["open", "write", "fsync"])
 def test_a_move_that_is_refused_leaves_nothing_that_a_start_would_go_on_with(tmp_path, step):
     async def test():

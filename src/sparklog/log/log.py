@@ -202,6 +202,11 @@ class Log:
         return self._durability.truncations
 
     @property
+    def is_over(self) -> bool:
+        """Whether it was closed or abandoned."""
+        return self._durability.is_over
+
+    @property
     def awaits_snapshot(self) -> bool:
         """Whether a snapshot of its producers is yet to be written: a start after a crash needs their batches."""
         return self._producers.first_unwritten is not None
@@ -939,7 +944,9 @@ class Log:
         return self._durability.is_due(now_ms, self._config.flush_ms)
 
     def close(self) -> None:
-        """Flush and let go. Closing twice is closing once. Raises LogDirFailed where the disk refuses that."""
+        """Flush and let go. Closing twice is closing once. Raises LogDirFailed where the disk refuses that: it is not
+        closed then.
+        """
         if self._durability.is_over:
             return
         try:
@@ -948,7 +955,10 @@ class Log:
             self.flush()
             self._producers.forget_unwritten(beyond=-1)
             self._producers.take_snapshot(self._time_of_producers(), durable=True)
-        except OSError as error:
+        except (OSError, LogDirFailed) as error:
+            self._segments.active.reopen_for_append()
+            if isinstance(error, LogDirFailed):
+                raise
             raise disk_refused(f"cannot close {self.directory}", error) from error
         for segment in self._segments:
             segment.close()

@@ -229,6 +229,8 @@ class FutureReplicas:
             await self._hold(self._begin_again, move)
         elif move.tp not in self._logs.futures:
             await self._hold(self._open, move)
+        elif self._logs.futures[move.tp].is_over:
+            await self._hold(self._open_again, move)
         self._look_for_divergence(move)
         while True:
             await self._catch_up(move, is_throttled=True)
@@ -256,6 +258,11 @@ class FutureReplicas:
             self._logs.dormant.pop(tp, None)
             raise _Over
         self._add(tp, future)
+
+    async def _open_again(self, move: _Move) -> None:
+        """The copy was closed, and the disk refused it its name."""
+        _, future = self._pair(move)
+        self._add(move.tp, await self._on_disk(self._copies.open_again, future))
 
     def _copied_to(self, move: _Move) -> LogDir | None:
         path = self._logs.future_of(move.tp)

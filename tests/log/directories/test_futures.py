@@ -258,11 +258,12 @@ def test_a_complete_copy_gets_the_partitions_name_with_a_mark(rig):
     future = rig.logs.futures[TP]
     future.advance_start(6)
     future.on_high_watermark(8)
+    before = future.directory
     named = rig.copies.give_name(TP, future)
     rig.logs.futures[TP] = named
     assert named.directory == rig.b / "t-0"
     assert moved.is_marked(named.directory)
-    assert not future.directory.exists()
+    assert not before.exists()
     found = named.log_start_offset, named.log_end_offset, named.recovery_point, named.high_watermark
     assert found == (6, 10, 10, 8)
     assert (named.config, named.topic_id, named.scanned_bytes) == (CONFIG, ID, 0)

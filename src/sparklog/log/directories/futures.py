@@ -137,21 +137,28 @@ class FutureLogs:
         return None
 
     def give_name(self, tp: TopicPartition, future: Log) -> Log:
-        """Step 2; the log under its new name. On the disk thread. Raises LogError."""
+        """Step 2; the log under its new name. On the disk thread. Raises LogError.
+
+        Where the disk refuses that, the copy may be closed, and may lie under either name: as ``future`` says then.
+        """
         home = self._logs.dirs.of(future.directory)
         path = partition_path(home.path, tp)
-        if future.directory == path:
-            return future
-        future.close()
-        self._logs.checkpoint_dir(home)  # or a start that finds the name would know of no start of the log
         try:
-            moved.mark(future.directory)
-            os.rename(future.directory, path)
-            sync_directory(home.path)
+            if future.directory != path:
+                future.close()
+                self._logs.checkpoint_dir(home)  # or a start that finds the name would know of no start of the log
+                moved.mark(future.directory)
+                os.rename(future.directory, path)
+                future.directory = path
+            sync_directory(home.path)  # also of a name that it got before: that may not have been made durable
         except OSError as error:
             raise disk_refused(f"cannot rename {future.directory}", error) from error
+        return self.open_again(future) if future.is_over else future
+
+    def open_again(self, future: Log) -> Log:
+        """A copy that was closed in order; on the disk thread. Raises LogError."""
         known = Knowledge(future.recovery_point, future.log_start_offset, high_watermark=future.high_watermark)
-        return self._logs.open_log(path, tp, future.config, known)
+        return self._logs.open_log(future.directory, future.tp, future.config, known)
 
     def swap(self, tp: TopicPartition) -> Log:
         """Step 3: the copy, which has all, is the partition's log from now on. Returns the one that was."""
