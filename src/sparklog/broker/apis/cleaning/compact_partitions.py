@@ -23,6 +23,7 @@ from sparklog.structs import TopicPartition
 
 API = ApiKey.COMPACT_PARTITIONS
 VERSIONS = range(0, 1)
+WAITS_FOR_OTHERS = True
 _ASKED_FIRST = -1
 _NOTHING = -1
 _Topic = CompactPartitionsResponse.CompactedTopicResult

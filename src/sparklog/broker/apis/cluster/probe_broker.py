@@ -16,6 +16,7 @@ from sparklog.structs import Endpoint
 
 API = ApiKey.PROBE_BROKER
 VERSIONS = range(0, 1)
+WAITS_FOR_OTHERS = True
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[ProbeBrokerRequest]) -> ProbeBrokerResponse:

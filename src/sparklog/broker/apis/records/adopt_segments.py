@@ -29,6 +29,7 @@ from sparklog.txn.state import ClientVersion, Producer
 
 API = ApiKey.ADOPT_SEGMENTS
 VERSIONS = range(0, 1)
+WAITS_FOR_OTHERS = True
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[AdoptSegmentsRequest]) -> AdoptSegmentsResponse:

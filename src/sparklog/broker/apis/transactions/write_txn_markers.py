@@ -16,6 +16,7 @@ from sparklog.txn.state import Producer
 
 API = ApiKey.WRITE_TXN_MARKERS
 VERSIONS = range(1, 3)
+WAITS_FOR_OTHERS = True
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _Topic = _Result.WritableTxnMarkerTopicResult
 
