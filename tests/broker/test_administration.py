@@ -80,7 +80,7 @@ def broker_with(context):
         authorizer=AllowEverything(),
         quotas=ClientQuotas(BrokerConfig(), ManualClock()),
         controller=controller,
-        turns=SimpleNamespace(paced=unpaced, drive=driven),
+        turns=SimpleNamespace(paced=unpaced, drive=driven, time=ManualClock().monotonic),
     )
 
 

@@ -122,9 +122,9 @@ def test_what_waits_for_replicas_or_other_brokers_does_not_wait_for_the_request_
 
     async def scenario():
         broker = Broker()
-        server = SocketServer(broker.loop, lambda *frame: dispatch(*frame), Limits(1 << 20, 10))
+        server = SocketServer(broker.loop, lambda *_: None, Limits(1 << 20, 10))
         broker.turns = server.turns
-        dispatch = Dispatcher(broker, server.turns)
+        server.dispatch = Dispatcher(broker, server.turns)
         endpoint = server.bind("127.0.0.1", 0)
         server.start()
         connection = await AsyncConnection.open(endpoint)

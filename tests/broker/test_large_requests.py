@@ -52,7 +52,7 @@ class Broker:
 
     def __init__(self):
         self.looks = 0
-        self.turns = SimpleNamespace(paced=self.paced)
+        self.turns = SimpleNamespace(paced=self.paced, time=ManualClock().monotonic)
         self.quotas = ClientQuotas(BrokerConfig(), ManualClock())
         self.metadata = SimpleNamespace(
             id_kept_for=lambda _: None,

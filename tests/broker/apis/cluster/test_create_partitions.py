@@ -57,6 +57,46 @@ def grown(racks, count):
     return {number: replicas for number, replicas in assignment.partitions.items() if number not in PRESENT}
 
 
+def test_all_are_made_before_one_is_waited_for_and_have_one_time_together():
+    """The leaders of the first did not come, and the client gave up before the second was made."""
+    done, clock = [], ManualClock()
+
+    async def run_zk(add_partitions, assignment, version):
+        done.append(assignment.topic)
+
+    async def wait_for(condition, timeout):
+        done.append(timeout)
+        clock.advance(timeout)
+        return timeout <= 0
+
+    async def handled():
+        context = ControllerContext(epoch=1, epoch_version=1)
+        for name in "tu":
+            context.assign(TopicAssignment(name, PRESENT))
+        brokers = {id_: BrokerInfo(id_, Endpoint("localhost", 9091 + id_), None) for id_ in range(4)}
+        broker = SimpleNamespace(
+            authorizer=AllowEverything(),
+            config=BrokerConfig(),
+            controller=SimpleNamespace(
+                is_active=True, context=context, look_at=lambda topic: None, refusals=lambda topic: {}
+            ),
+            metadata=SimpleNamespace(brokers=brokers, wait_for=wait_for),
+            quotas=ClientQuotas(BrokerConfig(), clock),
+            run_zk=run_zk,
+            turns=Turns(asyncio.get_running_loop(), clock),
+            zk=SimpleNamespace(topics=SimpleNamespace(add_partitions=None)),
+        )
+        asked = CreatePartitionsRequest.CreatePartitionsTopic
+        topics = [asked(name=name, count=4, assignments=None) for name in ("t", "nothing", "u")]
+        message = CreatePartitionsRequest(topics=topics, timeout_ms=30_000, validate_only=False)
+        return await create_partitions.handle(broker, ApiRequest(create_partitions.API, 3, "c", Caller("h"), message))
+
+    results = {each.name: each.error_code for each in asyncio.run(handled()).results}
+    assert done == ["t", "u", 30.0, 0.0]
+    codes = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
+    assert results == dict(zip(("t", "nothing", "u"), codes, strict=True))
+
+
 def test_added_partitions_have_their_replicas_in_different_racks():
     racks = {0: "a", 1: "a", 2: "b", 3: "b"}
     added = grown(racks, 8)

@@ -1,4 +1,7 @@
-"""CreatePartitions: more partitions for a topic; answered by the controller, once they have leaders or time is up."""
+"""CreatePartitions: more partitions for topics; answered by the controller, once they have leaders or time is up.
+
+All are made before those of one topic are waited for: leaders that do not come use up the time of none of the others.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +26,35 @@ API = ApiKey.CREATE_PARTITIONS
 VERSIONS = range(0, 4)
 _FIRST_STRICT = 3
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+_Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     message = request.message
     changes = broker.quotas.changes(request.caller, request.client_id, is_strict=request.version >= _FIRST_STRICT)
     times = Counter(topic.name for topic in message.topics)
-    results = []
-    async for topic in broker.turns.paced({each.name: each for each in message.topics}.values()):
-        code, text = ErrorCode.NONE, None
+    until = broker.turns.time() + message.timeout_ms / 1000
+    topics = [*{each.name: each for each in message.topics}.values()]
+    outcomes: list[ApiError | None] = []
+    async for topic in broker.turns.paced(topics):
         try:
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in the request")
             _check_asked(broker, request, topic.name)
-            await _grow(broker, topic, changes, message.timeout_ms / 1000, validate_only=message.validate_only)
+            await _grow(broker, topic, changes, validate_only=message.validate_only)
+            outcomes.append(None)
         except ApiError as error:
-            code, text = error.code, error.reason
-        results.append(
-            CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=text)
-        )
+            outcomes.append(error)
+    results = [
+        _result(topic.name, outcome if outcome or message.validate_only else await _led(broker, topic, until))
+        async for topic, outcome in broker.turns.paced(zip(topics, outcomes, strict=True))
+    ]
     return CreatePartitionsResponse(throttle_time_ms=changes.throttle_ms, results=results)
+
+
+def _result(topic: str, error: ApiError | None) -> _Result:
+    code, text = (ErrorCode.NONE, None) if error is None else (error.code, error.reason)
+    return _Result(name=topic, error_code=code, error_message=text)
 
 
 def _check_asked(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequest], topic: str) -> None:
@@ -56,7 +68,6 @@ async def _grow(
     broker: BrokerContext,
     topic: CreatePartitionsRequest.CreatePartitionsTopic,
     changes: Changes,
-    timeout: float,
     *,
     validate_only: bool,
 ) -> None:
@@ -79,14 +90,21 @@ async def _grow(
     await broker.run_zk(broker.zk.topics.add_partitions, grown, context.epoch_version)
     broker.controller.look_at(topic.name)
 
+
+async def _led(
+    broker: BrokerContext, topic: CreatePartitionsRequest.CreatePartitionsTopic, until: float
+) -> ApiError | None:
+    """None once brokers lead the partitions that were made; why not, where the time is up before."""
+
     def is_ready() -> bool:
         known = broker.metadata.topic(topic.name)
         return known is not None and len(known.partitions) >= topic.count and broker.metadata.is_ready(topic.name)
 
-    if not await broker.metadata.wait_for(is_ready, timeout):
-        refusals = broker.controller.refusals(topic.name)
-        outcome = cannot_hold(refusals) if refusals else "have no leaders yet"
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the partitions were made, but {outcome}")
+    if await broker.metadata.wait_for(is_ready, until - broker.turns.time()):
+        return None
+    refusals = broker.controller.refusals(topic.name)
+    outcome = cannot_hold(refusals) if refusals else "have no leaders yet"
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the partitions were made, but {outcome}")
 
 
 def _plan(

@@ -1,4 +1,7 @@
-"""DeleteTopics: by name, or from version 6 by id; answered once its name is free again or time is up.
+"""DeleteTopics: by name, or from version 6 by id; answered once all names are free again or time is up.
+
+All deletions are begun before one is waited for: one that does not come to its end, for a broker with a replica is
+away, uses up the time of none of the others.
 
 By id only the topic that bears it is deleted, whatever the brokers know by its name meanwhile. Its name is told to
 those that may describe it.
@@ -7,6 +10,7 @@ those that may describe it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 from uuid import UUID
 
 from sparklog.broker.client_quotas import Changes
@@ -26,6 +30,13 @@ _FIRST_STRICT = 5
 _Result = DeleteTopicsResponse.DeletableTopicResult
 
 
+class _Doomed(NamedTuple):
+    """A topic whose deletion is under way."""
+
+    name: str
+    topic_id: UUID | None
+
+
 async def handle(broker: BrokerContext, request: ApiRequest[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     message = request.message
     asked: Iterable[tuple[str | None, UUID | None]] = (
@@ -33,23 +44,29 @@ async def handle(broker: BrokerContext, request: ApiRequest[DeleteTopicsRequest]
         if request.version >= 6
         else ((name, ZERO_UUID) for name in message.topic_names)
     )
-    timeout = message.timeout_ms / 1000
+    until = broker.turns.time() + message.timeout_ms / 1000
     changes = broker.quotas.changes(request.caller, request.client_id, is_strict=request.version >= _FIRST_STRICT)
-    results = [
-        await _delete(broker, request, name, topic_id, changes, timeout)
+    under_way: dict[str, _Doomed] = {}
+    begun = [
+        await _begin(broker, request, name, topic_id, changes, under_way)
         async for name, topic_id in broker.turns.paced(asked)
+    ]
+    results = [
+        await _ended(broker, each, until) if isinstance(each, _Doomed) else each
+        async for each in broker.turns.paced(begun)
     ]
     return DeleteTopicsResponse(throttle_time_ms=changes.throttle_ms, responses=results)
 
 
-async def _delete(
+async def _begin(
     broker: BrokerContext,
     request: ApiRequest[DeleteTopicsRequest],
     name: str | None,
     topic_id: UUID | None,
     changes: Changes,
-    timeout: float,
-) -> _Result:
+    under_way: dict[str, _Doomed],
+) -> _Doomed | _Result:
+    """``under_way``: what the request has begun so far, by name. What it names twice is deleted once."""
     cache = broker.metadata
     by_id = name is None
     if not by_id and topic_id not in (None, ZERO_UUID):
@@ -61,6 +78,8 @@ async def _delete(
     refused = None if name is None else _refused(broker, request, name, topic_id, by_id=by_id)
     if refused is not None:
         return refused
+    if name in under_way:
+        return under_way[name]
     topic = cache.topic(name) if name is not None else None
     if name is None or topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -72,15 +91,21 @@ async def _delete(
         await broker.run_zk(broker.zk.topics.request_deletion, name, doomed if by_id else None)
     except ApiError as error:
         return _result(name, doomed, error.code, error.reason)
+    begun = under_way[name] = _Doomed(name, doomed)
+    return begun
+
+
+async def _ended(broker: BrokerContext, doomed: _Doomed, until: float) -> _Result:
+    name, topic_id = doomed
 
     def is_gone() -> bool:
-        left = cache.topic(name)
+        left = broker.metadata.topic(name)
         context = broker.controller.context
-        return (left is None or left.topic_id != doomed) and (context is None or name not in context.deleting)
+        return (left is None or left.topic_id != topic_id) and (context is None or name not in context.deleting)
 
-    if not await cache.wait_for(is_gone, timeout):
-        return _result(name, doomed, ErrorCode.REQUEST_TIMED_OUT, "the deletion goes on after this answer")
-    return _result(name, doomed, ErrorCode.NONE, None)
+    if not await broker.metadata.wait_for(is_gone, until - broker.turns.time()):
+        return _result(name, topic_id, ErrorCode.REQUEST_TIMED_OUT, "the deletion goes on after this answer")
+    return _result(name, topic_id, ErrorCode.NONE, None)
 
 
 def _refused(
