@@ -1,10 +1,12 @@
 import asyncio
 import logging
+import threading
 from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 
+from sparklog.broker import client_quotas
 from sparklog.broker.client_quotas import BETWEEN_BROKERS, ClientQuotas, entity_at, metered
 from sparklog.broker.registry import OFFERED
 from sparklog.config.broker import parse_broker_config
@@ -282,6 +284,37 @@ def test_a_host_is_looked_up(clock):
         assert not rates.is_set
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("then", [{}, {"connection_creation_rate": "1"}], ids=["none", "another"])
+def test_a_look_for_a_host_that_ends_late_brings_no_former_rate_back(clock, monkeypatch, then):
+    """A resolver takes seconds; what is set meanwhile holds, or that none is."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def by_address(hosts, _setting):
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(60)
+        return {"10.0.0.1": 0}
+
+    monkeypatch.setattr(client_quotas, "by_address", by_address)
+
+    async def scenario():
+        quotas = quotas_of(clock, {"ips/far": {"connection_creation_rate": "0"}})
+        assert await asyncio.to_thread(begun.wait, 60)
+        quotas.take_over("ips/far", then)
+        if then:
+            async with asyncio.timeout(60):
+                while not quotas.quotas.connections.is_set:
+                    await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await asyncio.sleep(0)
+        return quotas.quotas.connections
+
+    rates = asyncio.run(scenario())
+    assert rates.is_set == bool(then)
+    assert rates.record("10.0.0.1", 0) == 0, "the former rate lets nobody in"
 
 
 def test_what_a_request_does_after_it_has_waited_is_its_callers_time():

@@ -14,6 +14,7 @@ from sparklog.errors import ErrorCode
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.net.limits import Limits
 from sparklog.net.server import SocketServer
+from sparklog.net.turns import Turns
 from sparklog.net.vigil import Sight
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -108,6 +109,10 @@ def probe(number):
     return ProbeBrokerRequest(broker_id=number, host="localhost", port=number)
 
 
+def made(asked, number):
+    return lambda _version: asked(number)
+
+
 @pytest.mark.parametrize(
     ("api", "asked"),
     [
@@ -122,14 +127,14 @@ def test_what_waits_for_replicas_or_other_brokers_does_not_wait_for_the_request_
 
     async def scenario():
         broker = Broker()
-        server = SocketServer(broker.loop, lambda *_: None, Limits(1 << 20, 10))
+        server = SocketServer(broker.loop, Dispatcher(broker, Turns(broker.loop)), Limits(1 << 20, 10))
         broker.turns = server.turns
         server.dispatch = Dispatcher(broker, server.turns)
         endpoint = server.bind("127.0.0.1", 0)
         server.start()
         connection = await AsyncConnection.open(endpoint)
         try:
-            requests = [connection.request(api, lambda _, number=number: asked(number)) for number in PEERS]
+            requests = [connection.request(api, made(asked, number)) for number in PEERS]
             answers = asyncio.gather(*requests)
             async with asyncio.timeout(60):
                 for _ in PEERS:

@@ -113,6 +113,7 @@ class ClientQuotas:
         self._holds_producers = self._holds_consumers = False
         self._times_on = 0
         self._addresses: dict[str, list[str]] = {}  # of hosts that quotas are set for by their names
+        self._looking: dict[str, asyncio.Future[dict[str, int]]] = {}  # for those of the hosts, for what is set last
         self._static = {
             name: float(rate)
             for name, rate in (
@@ -153,13 +154,17 @@ class ClientQuotas:
             return
         for known in self._addresses.pop(str(ip), ()):
             self.quotas.connections.set(known, None)
+        self._looking.pop(str(ip), None)
         if rate is not None:
-            looking = asyncio.get_running_loop().run_in_executor(
+            looking = self._looking[str(ip)] = asyncio.get_running_loop().run_in_executor(
                 None, by_address, {str(ip): 0}, CONNECTION_CREATION_RATE
             )
             looking.add_done_callback(partial(self._on_addresses, str(ip), rate))
 
     def _on_addresses(self, host: str, rate: float, looked_up: asyncio.Future[dict[str, int]]) -> None:
+        if self._looking.get(host) is not looked_up:
+            return  # another rate is set by now, or none
+        del self._looking[host]
         if looked_up.cancelled():
             return
         if (error := looked_up.exception()) is not None:
