@@ -114,6 +114,14 @@ def test_the_nearest_value_counts_and_one_that_does_not_fit_is_passed_over():
     assert LAYERS.topic_defaults is defaults
 
 
+def test_what_kafka_keeps_there_is_named_in_the_log_and_not_shown(caplog):
+    name = "listener.name.internal.ssl.keystore.password"
+    layers = Layers(LAYERS.static, broker={name: "keyLength:128,encryptedPassword:c2VjcmV0"})
+    assert layers.topic_defaults == LAYERS.static.topic_defaults
+    assert name in caplog.text
+    assert "c2VjcmV0" not in caplog.text
+
+
 def test_a_brokers_own_setting_changes_too_and_is_no_topics(caplog):
     name = "producer.id.expiration.ms"
     check_dynamic([name])

@@ -160,10 +160,13 @@ class Layers:
         for name, text in self._stored():
             if name in _OWN_DEFINITIONS or name in LIVE:
                 continue
+            if name not in names:  # what a Kafka broker keeps there may be a password
+                _logger.warning("the stored broker setting %s is left out: it does not change while brokers run", name)
+                continue
             try:
                 config = parse(TopicConfig, {names[name]: text}, config)
-            except (ConfigError, KeyError) as error:
-                _logger.warning("the stored broker setting %s=%s is left out: %s", name, text, error)
+            except ConfigError as error:
+                _logger.warning("the stored broker setting %s is left out: %s", name, error)
         return config
 
     @cached_property
