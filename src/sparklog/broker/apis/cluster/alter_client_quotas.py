@@ -5,9 +5,11 @@ Each entity is changed whole or not at all, by itself. Of two changes of one ent
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import check
-from sparklog.errors import ApiError, ConfigError, ErrorCode
+from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
 from sparklog.net.limits import by_address
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -57,7 +59,8 @@ async def _alter(broker: BrokerContext, parts: _Parts, asked: _Asked, *, validat
     changes = changes_of(entity, [(op.key, None if op.remove else op.value) for op in asked.ops])
     if not validate_only:
         await broker.run_zk(broker.zk.configs.update, path, changes)
-        await broker.settings.take_over(path)
+        with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
+            await broker.settings.take_over(path)
 
 
 def path_of(entity: Entity | IpEntity) -> str:
