@@ -368,11 +368,12 @@ def test_many_partitions_are_appended_a_slice_a_step(tmp_path):
         appended, append = [], broker.replicas.append
         broker.replicas.append = lambda tp, *args, **kwargs: (appended.append(tp), append(tp, *args, **kwargs))[1]
         message = ProduceRequest(None, 1, 0, many())
-        steps = produce._appending(broker, asked(message), {}, None, {})
+        results = {}
+        steps = produce._appending(broker, asked(message), results, None, {})
         for number in range(MANY // SLICE):
             next(steps)
             assert len(appended) == number * SLICE
-        _, results = counted(steps)
+        counted(steps)
         assert appended == list(results) == [tp for tp, _ in message.records]
         assert [each.error for each in results.values()][:3] == [
             ErrorCode.NONE,
@@ -380,6 +381,43 @@ def test_many_partitions_are_appended_a_slice_a_step(tmp_path):
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ]
         assert counted(produce.encode(results, 9))[0] >= MANY / SLICE
+
+    with_broker(tmp_path, scenario)
+
+
+class HeldTurns(Turns):
+    """Steps stop where they have begun, until they are let go on."""
+
+    def __init__(self, loop):
+        super().__init__(loop)
+        self.let = asyncio.Event()
+
+    async def drive(self, steps, what):
+        for _ in range(2):  # the first one only begins
+            next(steps)
+        await self.let.wait()
+        return await super().drive(steps, what)
+
+
+def test_what_another_leader_has_cut_off_before_the_last_step_is_not_acknowledged(tmp_path):
+    """Where the log ends by then all is committed, but the record is nowhere."""
+
+    async def scenario(broker):
+        def decide(leader, epoch):
+            state = PartitionState(leader, epoch, (ME, OTHER_BROKER), 1, version=epoch)
+            assert broker.replicas.apply(ONE, state, DEFAULTS, None, replicas=(ME, OTHER_BROKER)) is ErrorCode.NONE
+
+        broker.turns = HeldTurns(asyncio.get_running_loop())
+        decide(ME, 1)
+        waiting = broker.produce(*many(), timeout_ms=60_000)
+        while not broker.replicas.partition(ONE).log_end_offset:
+            await asyncio.sleep(0)
+        decide(OTHER_BROKER, 2)
+        await broker.replicas.following.drop_beyond(ONE, 2, 0)
+        broker.turns.let.set()
+        results = await waiting.answer
+        assert results[TWO].error is ErrorCode.NONE
+        assert results[ONE].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     with_broker(tmp_path, scenario)
 

@@ -201,8 +201,8 @@ async def _append_prepared(
     transactional_id = _to_ask(broker, request)
     if transactional_id:
         return await _append_in_turn(broker, request, results, transactional_id, prepared)
-    await _append_paced(broker, request, results, None, prepared)
-    return _begun(_answer(broker, request, results))
+    ends = await _append_paced(broker, request, results, None, prepared)
+    return _begun(_answer(broker, request, results, ends))
 
 
 def _begun(answer: Results | Coroutine[Any, Any, Results] | None) -> Answer:
@@ -226,8 +226,8 @@ async def _append_in_turn(
         permits: Permits = {}
         for producer, partitions in entering.items():
             permits |= await broker.txn_entry.ask(transactional_id, producer, partitions, _client_version(request))
-        await _append_paced(broker, request, results, permits, prepared)
-    return _begun(_answer(broker, request, results))
+        ends = await _append_paced(broker, request, results, permits, prepared)
+    return _begun(_answer(broker, request, results, ends))
 
 
 def _client_version(request: ApiRequest[ProduceRequest]) -> ClientVersion:
@@ -263,10 +263,13 @@ async def _append_paced(
     results: Results,
     permits: Permits | None,
     prepared: Prepared,
-) -> Results:
-    """``_append_all``; one of many partitions in steps."""
+) -> Uncommitted | None:
+    """``_append_all``; one of many partitions in steps. What the steps appended is still to be committed under the
+    leader epochs of then; None where all was appended in this turn of the loop.
+    """
     if len(request.message.records) <= SLICE:
-        return _append_all(broker, request, results, permits, prepared)
+        _append_all(broker, request, results, permits, prepared)
+        return None
     return await broker.turns.drive(
         _appending(broker, request, results, permits, prepared), lambda: f"a large Produce of {request.client_id!r}"
     )
@@ -278,11 +281,15 @@ def _appending(
     results: Results,
     permits: Permits | None,
     prepared: Prepared,
-) -> Steps[Results]:
+) -> Steps[Uncommitted]:
+    ends: Uncommitted = {}
     for numbers in sliced(list(range(len(request.message.records)))):
         yield
         _append_some(broker, request, permits, prepared, numbers, results)
-    return results
+        if request.message.acks == _ACKS_ALL:
+            appended = {tp: results[tp] for tp, _ in (request.message.records[number] for number in numbers)}
+            ends |= _uncommitted_of(broker, request.caller.listener, appended)
+    return ends
 
 
 def _refused_unseen(named: Sequence[tuple[TopicPartition, memoryview | None]]) -> Results:
@@ -318,21 +325,19 @@ def _named_twice(named: Iterable[TopicPartition]) -> Results:
 
 
 def _answer(
-    broker: BrokerContext, request: ApiRequest[ProduceRequest], results: Results
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], results: Results, ends: Uncommitted | None = None
 ) -> Results | Coroutine[Any, Any, Results] | None:
+    """Without ``ends`` all was appended in this turn of the loop."""
     message: ProduceRequest = request.message
     listener = request.caller.listener
     if message.acks == 0:
         _hang_up_on_errors(results)
         return None
     unflushed: dict[TopicPartition, int] = {}
-    ends: Uncommitted = {}
     if broker.replicas.flushing:
         unflushed = _still_to_come(broker, listener, results, _unflushed)
-    if message.acks == _ACKS_ALL:
-        found = _still_to_come(broker, listener, results, _uncommitted)
-        if found:
-            ends = _as_led_now(broker, found)
+    if ends is None:
+        ends = _uncommitted_of(broker, listener, results) if message.acks == _ACKS_ALL else {}
     if unflushed:
         return _await_flush(broker, listener, results, unflushed, ends, message.timeout_ms)
     return _await_replicas(broker, listener, results, ends, message.timeout_ms) if ends else results
@@ -481,9 +486,10 @@ def _uncommitted(broker: BrokerContext, tp: TopicPartition) -> int | None:
     return broker.replicas.partition(tp).uncommitted_end
 
 
-def _as_led_now(broker: BrokerContext, ends: dict[TopicPartition, int]) -> Uncommitted:
+def _uncommitted_of(broker: BrokerContext, listener: str, results: Results) -> Uncommitted:
+    """Of what was appended in this turn of the loop; later another broker may lead, and may have cut it off."""
     found: Uncommitted = {}
-    for tp, end in ends.items():
+    for tp, end in _still_to_come(broker, listener, results, _uncommitted).items():
         held = broker.replicas.partition(tp)
         found[tp] = (held, held.leader_epoch, end)
     return found
