@@ -14,11 +14,24 @@ A, B, C = (TopicPartition(name, 0) for name in "abc")
 def test_what_was_deleted_since_an_epoch() -> None:
     first = DeletionEpoch()
     second = first.end(frozenset({A}))
+    second.forgotten(frozenset({A}))
     third = second.end(frozenset({B}))
+    third.forgotten(frozenset({B}))
     assert first.deleted_since({A, B, C}) == {A, B}
     assert second.deleted_since({A, B, C}) == {B}, "another of the name of the first"
     assert third.deleted_since({A, B, C}) == set()
     assert first.deleted_since({C}) == set()
+
+
+def test_until_all_of_it_is_forgotten_nothing_is_to_be_kept_under_the_name() -> None:
+    first = DeletionEpoch()
+    second = first.end(frozenset({A}))
+    assert second.deleted_since({A, C}) == {A}, "others have the name since, of which nothing was deleted"
+    third = second.end(frozenset({A, B}))
+    third.forgotten(frozenset({A}))
+    assert third.deleted_since({A, B, C}) == {A, B}, "once of two deletions"
+    third.forgotten(frozenset({A, B}))
+    assert third.deleted_since({A, B, C}) == set()
 
 
 def test_epochs_that_nobody_remembers_are_let_go() -> None:

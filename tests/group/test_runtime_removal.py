@@ -13,7 +13,7 @@ from group.test_pending import end as end_transaction
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.group import CommittedOffset, GroupState, Protocol
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity
-from sparklog.group.offsets import group_key, offset_key
+from sparklog.group.offsets import group_key, offset_key, partition_for
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import counted, finish
@@ -21,6 +21,10 @@ from sparklog.testing.steps import counted, finish
 TO_T = (Protocol("range", bytes.fromhex("0000 00000001 0001 74 ffffffff")),)
 TO_NOTHING = (Protocol("range", bytes.fromhex("0000 00000000 ffffffff")),)
 RETENTION_S = 60.0
+
+
+def partition_of(group_id: str) -> int:
+    return partition_for(group_id, COUNT)
 
 
 def tombstones(scene: Scene) -> list[bytes]:
@@ -307,6 +311,50 @@ def test_a_topic_deleted_while_the_groups_come_back_takes_its_offsets_too(play: 
         finish(steps)
         await asyncio.sleep(0.1)
         assert sorted(tombstones(scene)) == sorted(offset_key(each, TP) for each in others)
+
+    play(body)
+
+
+def test_a_topic_deleted_while_more_groups_come_takes_their_offsets_too(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        elsewhere = next(each for each in map(str, range(100)) if scene.groups.partition_for(each) != HOME)
+        await commit_many(scene, 1, elsewhere)
+        assert await scene.commit(1) is ErrorCode.NONE
+        again = Scene(scene.loop, scene.clock, scene.store, 0)
+        await again.groups.load(scene.groups.partition_for(elsewhere))
+        steps = again.groups.forget_topics([TP])
+        next(steps)
+        await again.groups.load(HOME)
+        assert again.offset() == 1
+        finish(steps)
+        assert again.offset() is None
+        await again.groups.close()
+        assert tombstones(scene) == [offset_key(GROUP, TP)]
+
+    play(body)
+
+
+def test_until_a_deleted_topic_is_forgotten_no_offset_is_taken_under_its_name(play: Play) -> None:
+    """It would be forgotten with the others, though its topic was made since."""
+
+    async def body(scene: Scene) -> None:
+        async def commit() -> ErrorCode:
+            offsets = {TP: CommittedOffset(8, -1, "", scene.clock.now_ms())}
+            request = CommitRequest(ANONYMOUS, offsets, deletion_epoch=scene.groups.deletion_epoch)
+            return (await scene.groups.commit_offsets(GROUP, request))[TP]
+
+        for each in [each for each in (f"g{number}" for number in range(2000)) if partition_of(each) == HOME]:
+            await commit_many(scene, 1, each)
+        assert await scene.commit(1) is ErrorCode.NONE
+        steps = scene.groups.forget_topics([TP])
+        while not tombstones(scene):
+            next(steps)
+        assert scene.offset() == 1, "its turn has not come"
+        assert await commit() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        finish(steps)
+        assert scene.offset() is None
+        assert await commit() is ErrorCode.NONE
+        assert (scene.offset(), (await scene.restarted()).offset()) == (8, 8)
 
     play(body)
 

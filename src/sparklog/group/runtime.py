@@ -347,13 +347,16 @@ class GroupCoordinator:
     # What is not wanted any more.
 
     def forget_topics(self, partitions: Collection[TopicPartition]) -> Generator[None, None, None]:
-        """These partitions are deleted: so are all groups' offsets in them; some offsets a step.
+        """These partitions are deleted: so are all groups' offsets in them; some offsets a step of what this returns.
 
-        From the first step on a commit of partitions that were looked up before is refused for these, by its
-        ``deletion_epoch``. Until the last step the caller must refuse commits for a topic of the same name.
+        From now on a commit of partitions that were looked up before is refused for these, by its ``deletion_epoch``,
+        and until the last step one for a topic of the same name. So the steps are to be taken to their end.
         """
         deleted = frozenset(partitions)
         self.deletion_epoch = self.deletion_epoch.end(deleted)
+        return self._forget_topics(deleted)
+
+    def _forget_topics(self, deleted: frozenset[TopicPartition]) -> Generator[None, None, None]:
         listed = [*deleted]
 
         def candidates(group: Group) -> Sequence[TopicPartition]:
@@ -362,14 +365,17 @@ class GroupCoordinator:
         def doomed(_: Hosted, some: Sequence[TopicPartition]) -> list[TopicPartition]:
             return [tp for tp in some if tp in deleted]
 
-        for number in [*self._groups.led]:
-            done = None
-            while (led := self._groups.led.get(number)) is not None and led is not done:  # or it was loaded meanwhile
-                if led.is_loading:
-                    led.deleted.append(deleted)
-                else:
-                    yield from self._clean(led, candidates, doomed)
-                done = led
+        done: set[LedPartition] = set()
+        try:
+            while left := [led for led in self._groups.led.values() if led not in done]:  # some come meanwhile
+                for led in left:
+                    if led.is_loading and self._is_current(led):
+                        led.deleted.append(deleted)
+                    else:
+                        yield from self._clean(led, candidates, doomed)
+                    done.add(led)
+        finally:
+            self.deletion_epoch.forgotten(deleted)
 
     def expire_offsets(self) -> Generator[None, None, None]:
         """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets; some

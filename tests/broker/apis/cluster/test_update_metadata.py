@@ -1,6 +1,7 @@
 """What the controller says of the cluster, and what follows from it here."""
 
 import asyncio
+import itertools
 from types import SimpleNamespace
 
 from broker.apis.replicas.test_leader_and_isr import Fence
@@ -15,6 +16,8 @@ from sparklog.protocol.messages import UpdateMetadataRequest
 from sparklog.protocol.slices import done
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
+from sparklog.structs import TopicPartition
+from sparklog.testing.steps import counted
 
 
 def told_of(*brokers):
@@ -27,6 +30,16 @@ def told_of(*brokers):
         for id_ in brokers
     ]
     return UpdateMetadataRequest(controller_id=1, controller_epoch=1, live_brokers=live, topic_states=[])
+
+
+def tells_of(topic, leader):
+    """An UpdateMetadata that names broker 1, and the leader of the topic's only partition."""
+    message, form = told_of(1), UpdateMetadataRequest.UpdateMetadataTopicState
+    state = form.UpdateMetadataPartitionState(
+        partition_index=0, leader=leader, isr=[], replicas=[], offline_replicas=[]
+    )
+    message.topic_states = [form(topic_name=topic, partition_states=[state])]
+    return message
 
 
 def looks_after(*requests):
@@ -68,3 +81,51 @@ def test_what_waits_for_a_broker_is_looked_at_when_that_is_gone():
 
 def test_a_broker_that_comes_is_no_cause_for_a_look():
     assert looks_after(told_of(1), told_of(1, 2), told_of(1, 2)) == 0
+
+
+def test_a_deleted_topic_is_forgotten_to_the_end_though_the_controller_hangs_up():
+    """The next controller may not know that it was there."""
+    steps_left = list(range(10))
+
+    def forget_topics(deleted):
+        assert deleted == [TopicPartition("t", 0)]
+        return forgetting()
+
+    def forgetting():
+        while steps_left:
+            steps_left.pop()
+            yield
+
+    async def run_zk(call, topic):
+        return None
+
+    async def run():
+        clock = itertools.count(step=1)  # each step takes all the time that there is
+        broker = SimpleNamespace(
+            authorizer=AllowEverything(),
+            fence=Fence(),
+            metadata=MetadataCache(),
+            peers=SimpleNamespace(retain=lambda live: None),
+            groups=SimpleNamespace(forget_topics=forget_topics),
+            zk=SimpleNamespace(topics=SimpleNamespace(standing=None)),
+            run_zk=run_zk,
+            turns=Turns(asyncio.get_running_loop(), SimpleNamespace(monotonic=lambda: next(clock))),
+        )
+
+        def serve(message):
+            steps = update_metadata.handle(broker, ApiRequest(ApiKey.UPDATE_METADATA, 8, "c", Caller("h"), message))
+            _, answer = counted(steps)
+            return asyncio.ensure_future(answer)
+
+        await serve(tells_of("t", 1))
+        serving = serve(tells_of("t", -2))
+        while len(steps_left) == 10:
+            await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.wait([serving])
+        assert serving.cancelled()
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert not steps_left

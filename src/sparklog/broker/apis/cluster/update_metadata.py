@@ -19,6 +19,7 @@ from sparklog.broker.metadata_cache import TopicUpdate, describe
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import is_topic_name
+from sparklog.net.tasks import to_its_end
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
 from sparklog.protocol.slices import Steps
@@ -62,8 +63,9 @@ async def _take_over(
             broker.in_background(_look_again(broker), "looking at what waits for a broker that is gone")
         broker.peers.retain({each.endpoint for each in broker.metadata.brokers.values()})
         if deleted:
-            # The controller tells of a topic that is made again only when this is answered.
-            await broker.turns.drive(broker.groups.forget_topics(deleted), lambda: "UPDATE_METADATA of deleted topics")
+            # To the end, though the controller has gone: the next one may know nothing of a topic that is gone already.
+            steps = broker.groups.forget_topics(deleted)
+            await to_its_end(broker.turns.drive(steps, lambda: "UPDATE_METADATA of deleted topics"))
     await forget(broker.turns, message.topic_states)
     return UpdateMetadataResponse(error_code=code)
 
