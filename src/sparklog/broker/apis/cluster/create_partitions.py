@@ -16,6 +16,7 @@ from sparklog.broker.topics import cannot_hold, check_replication_factor
 from sparklog.controller.assignment import assign_replicas, check_partition_count
 from sparklog.controller.reassignment import in_progress
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.tasks import to_its_end
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from sparklog.security.access import Operation, Resource, ResourceType
@@ -87,8 +88,7 @@ async def _grow(
     if validate_only:
         return
     changes.take(len(grown.partitions) - len(present.partitions))
-    await broker.run_zk(broker.zk.topics.add_partitions, grown, context.epoch_version)
-    broker.controller.look_at(topic.name)
+    await to_its_end(_write(broker, grown, context.epoch_version))
 
 
 async def _led(
@@ -105,6 +105,16 @@ async def _led(
     refusals = broker.controller.refusals(topic.name)
     outcome = cannot_hold(refusals) if refusals else "have no leaders yet"
     return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the partitions were made, but {outcome}")
+
+
+async def _write(broker: BrokerContext, grown: TopicAssignment, epoch_version: int) -> None:
+    """The controller is to look whatever becomes of it: nothing else tells it of more partitions, and they may be
+    there though ZooKeeper's answer is lost, or the client has hung up.
+    """
+    try:
+        await broker.run_zk(broker.zk.topics.add_partitions, grown, epoch_version)
+    finally:
+        broker.controller.look_at(grown.topic)
 
 
 def _plan(
