@@ -162,6 +162,34 @@ def test_settings_that_were_read_before_a_change_are_read_again(change):
     assert broker.settings.again == ({"t"} if change else set())
 
 
+def test_settings_are_read_again_though_the_controller_hung_up_before_the_logs_were_made():
+    """It tells of the partition again, which is here then with the settings that it has."""
+    broker = broker_of(lambda *_, **__: ErrorCode.NONE)
+    topic = _Topic(topic_name="t", partition_states=[partition()])
+    request = ApiRequest(ApiKey.LEADER_AND_ISR, 6, "c", Caller("h"), LeaderAndIsrRequest(topic_states=[topic]))
+
+    async def scenario():
+        begun, made = asyncio.Event(), asyncio.Event()
+
+        async def slow_disk(call, *args):
+            begun.set()
+            await made.wait()
+            return call(*args)
+
+        broker.run_disk, broker.turns = slow_disk, Turns(asyncio.get_running_loop())
+        serving = asyncio.ensure_future(leader_and_isr.handle(broker, request))
+        await begun.wait()
+        serving.cancel()
+        await asyncio.wait([serving])
+        broker.settings.changes_taken_over += 1
+        made.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert broker.settings.again == {"t"}
+
+
 def test_settings_are_asked_for_until_zookeeper_gives_them(monkeypatch, caplog):
     monkeypatch.setattr(leader_and_isr, "_ASK_AGAIN_S", 0)
     asked, applied = [], []

@@ -2,7 +2,8 @@
 
 The settings of topics with partitions that are not here are fetched first, however long that takes ZooKeeper, and the
 logs that are not there are made off the loop. A topic whose settings cannot be read is refused: under others its
-records might be deleted. Settings that changed while the logs were made are read again afterwards.
+records might be deleted. Settings that changed meanwhile are read again when a log is taken over, though the controller
+has hung up by then.
 
 Each partition is taken over in the turn of the loop in which the fence is asked: a controller that is replaced
 meanwhile changes nothing more, and is told so for each partition that is left; what was made for it is removed.
@@ -60,13 +61,11 @@ async def _serve(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
     answers = {id(topic): _Topic(topic_id=topic.topic_id, partition_errors=[]) for topic in message.topic_states}
     for some in partition_changes.slices(asked):
         new = [found for each in some if (found := _new(broker, *each, configs)) is not None]
-        applies = [partial(_apply, broker, message, *each, configs) for each in some]
+        applies = [partial(_apply, broker, message, *each, configs, changes) for each in some]
         codes = await partition_changes.apply_slice(broker, new, applies)
         for (topic, each), code in zip(some, codes, strict=True):
             error = _Topic.LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=code)
             answers[id(topic)].partition_errors.append(error)
-    if broker.settings.changes_taken_over != changes:
-        broker.settings.look_again_at(configs)
     return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(answers.values()))
 
 
@@ -135,9 +134,12 @@ def _apply(
     topic: _AskedTopic,
     each: _AskedTopic.LeaderAndIsrPartitionState,
     configs: Mapping[str, TopicConfig],
+    changes: int,
     made: dict[TopicPartition, MadePartition],
 ) -> ErrorCode:
-    """Take over one partition, what was ``made`` of it with it; the fence is asked in the same turn of the loop."""
+    """Take over one partition, what was ``made`` of it with it; the fence is asked in the same turn of the loop. So is
+    whether settings have changed since ``configs`` were read, after so many ``changes``: what changes later finds it.
+    """
     code = broker.fence.check(message)
     if code is not ErrorCode.NONE:
         return code
@@ -160,6 +162,8 @@ def _apply(
         is_new=each.is_new,
         made=made.pop(tp, None),
     )
+    if tp.topic in configs and broker.settings.changes_taken_over != changes:
+        broker.settings.look_again_at((tp.topic,))
     _move_coordinator(broker, tp, led)
     broker.fetchers.look_at(tp)
     return error
