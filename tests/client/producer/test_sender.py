@@ -607,6 +607,40 @@ def test_offsets_that_the_group_refuses_spoil_the_transaction():
     _run(test)
 
 
+@pytest.mark.parametrize("ends", ["commit_transaction", "abort_transaction", "prepare_transaction"])
+def test_a_transaction_ends_when_the_offsets_that_another_task_sends_are_there(ends):
+    async def test():
+        async with Scene() as scene:
+            let, order, end = asyncio.Event(), [], scene.on[ApiKey.END_TXN]
+
+            async def take_offsets(asked):
+                await let.wait()
+                order.append("offsets")
+                return TxnOffsetCommitResponse(throttle_time_ms=0, topics=[])
+
+            def end_transaction(asked):
+                order.append("end")
+                return end(asked)
+
+            scene.on[ApiKey.ADD_OFFSETS_TO_TXN] = end
+            scene.on[ApiKey.TXN_OFFSET_COMMIT], scene.on[ApiKey.END_TXN] = take_offsets, end_transaction
+            producer = await _transactional(scene, transaction_two_phase_commit_enable=True)
+            await producer.begin_transaction()
+            sending = asyncio.ensure_future(producer.send_offsets_to_transaction({_ONE: 5}, "g"))
+            while not scene.asked(ApiKey.TXN_OFFSET_COMMIT):
+                await asyncio.sleep(0)
+            ending = asyncio.ensure_future(getattr(producer, ends)())
+            for _ in range(200):  # more than it takes to ask and be answered
+                await asyncio.sleep(0)
+            assert not ending.done()
+            let.set()
+            await asyncio.gather(sending, ending)
+            assert order == (["offsets"] if ends.startswith("prepare") else ["offsets", "end"])
+            await producer.close()
+
+    _run(test)
+
+
 @pytest.mark.parametrize(("state", "committed"), [("7:1", True), ("7:0", False)])
 def test_two_phases_over_a_restart(state, committed):
     async def test():

@@ -387,6 +387,7 @@ class AsyncProducer:
         """
         transaction = self._transactional()
         await self._sender.flush()
+        await self._driver.offsets_sent()
         transaction.check()
         return transaction.prepare()
 

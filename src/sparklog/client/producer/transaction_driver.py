@@ -63,6 +63,8 @@ class TransactionDriver:
         self._accumulator = accumulator
         self._sender = sender
         self._ending = asyncio.Lock()
+        self._sending: set[asyncio.Future[None]] = set()
+        """Calls that send offsets; each is done when its call has ended, well or badly."""
         sender.add_partitions = self._add_partitions
 
     async def init(self, keep_prepared: bool = False) -> None:
@@ -144,9 +146,20 @@ class TransactionDriver:
         )
 
     async def send_offsets(self, offsets: Positions, group: GroupMetadata) -> None:
-        """Make the group's offsets part of the transaction."""
-        async with self._in_time("send_offsets_to_transaction"):
-            await self._send_offsets(offsets, group)
+        """Make the group's offsets part of the transaction. An end of it that comes meanwhile waits for that."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sending.add(over)
+        try:
+            async with self._in_time("send_offsets_to_transaction"):
+                await self._send_offsets(offsets, group)
+        finally:
+            self._sending.discard(over)
+            over.set_result(None)
+
+    async def offsets_sent(self) -> None:
+        """Return when no call is sending offsets."""
+        while self._sending:
+            await asyncio.wait(self._sending)
 
     async def _send_offsets(self, offsets: Positions, group: GroupMetadata) -> None:
         transaction = self._transaction
@@ -204,6 +217,7 @@ class TransactionDriver:
         self._sender.wake()
         await self._sender.flush()
         await self._sender.finish_errand(ADDING_PARTITIONS)  # or it would begin the next transaction
+        await self.offsets_sent()  # or they would be refused, or spoil the next one
         transaction.check()
         told = None
         if transaction.has_begun:
