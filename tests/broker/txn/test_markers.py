@@ -1,6 +1,8 @@
 """Whose markers a partition takes: nobody's who claims an epoch that no coordinator has been given."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,11 +10,14 @@ from broker.test_pace import with_others
 from log.samples import marker_of, open_log, transactional
 
 from sparklog.broker.txn.markers import TransactionMarkers
+from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.control import ControlType
+from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
-from sparklog.structs import TRANSACTIONS_TOPIC, TopicPartition
+from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.txn.markers import Marker
 from sparklog.txn.state import Producer
@@ -139,6 +144,35 @@ def test_a_partition_that_once_believed_a_false_coordinator_believes_the_true_on
 def test_a_coordinator_that_was_replaced_is_refused(log):
     log.append_as_leader(marker_of(PRODUCER, ControlType.ABORT, coordinator_epoch=6), 0, AppendOrigin.COORDINATOR)
     assert taken(markers_of(log, ZooKeeper(3, 6), known=(3, 6)), 5) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_what_a_marker_ends_is_told_though_the_asker_hangs_up_before_it_is_replicated(tmp_path):
+    """It is in the log: a group would keep as open, and count with the next commit, what the log has as aborted."""
+    home, told = TopicPartition(OFFSETS_TOPIC, 3), []
+
+    async def scenario(replicas):
+        state = PartitionState(0, 0, (0, 1), 1)
+        assert replicas.apply(home, state, TopicConfig(), None, replicas=(0, 1)) is ErrorCode.NONE
+        markers = TransactionMarkers(replicas, None, lambda *each: told.append(each), ManualClock(), None, None, None)
+        writing = asyncio.ensure_future(markers.append(Marker(Producer(PRODUCER, 0), False, 0), [home]))
+        while not replicas.partition(home).log_end_offset:
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait([writing])
+        assert writing.cancelled()
+        assert not told, "the follower does not have it"
+        replicas.apply(home, replace(state, isr=(0,), version=1), None, None, replicas=(0, 1))
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def run():
+        with ThreadPoolExecutor(1) as disk:
+            logs = LogManager([tmp_path], TopicConfig(), ManualClock(), disk)
+            await scenario(ReplicaManager(0, logs, asyncio.get_running_loop()))
+        logs.close()
+
+    asyncio.run(run())
+    assert told == [(3, PRODUCER, False)]
 
 
 def test_a_transaction_of_many_partitions_is_ended_over_many_turns(log):

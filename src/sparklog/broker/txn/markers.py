@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from sparklog.broker.metadata_cache import MetadataCache
@@ -13,6 +13,7 @@ from sparklog.clock import Clock
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode, SparklogError
 from sparklog.log.origin import AppendOrigin
 from sparklog.net.peers import Peers
+from sparklog.net.tasks import to_its_end
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import WriteTxnMarkersRequest
 from sparklog.rate_limit import RateLimitedLogger
@@ -141,12 +142,26 @@ class TransactionMarkers:
         )
         origin = AppendOrigin.RAISED_MARKER if marker.raises_epoch else AppendOrigin.COORDINATOR
         try:
-            await self._replicas.append_replicated(tp, batch, _REPLICATION_TIMEOUT_MS, origin)
+            replicated = self._replicas.append_replicated(tp, batch, _REPLICATION_TIMEOUT_MS, origin)
+            if tp.topic != OFFSETS_TOPIC:
+                await replicated
+            else:
+                await self._end_when(replicated, tp, marker)
         except ApiError as error:
             return error.code
-        if tp.topic == OFFSETS_TOPIC:
-            self._end_offsets(tp.partition, marker.producer.producer_id, marker.commit)
         return ErrorCode.NONE
+
+    async def _end_when(self, replicated: Coroutine[Any, Any, None], tp: TopicPartition, marker: Marker) -> None:
+        """Tell of a marker in ``__consumer_offsets`` when all have it, though the asker has hung up: it is in the log.
+        Raises ApiError if that will not be.
+        """
+
+        async def end() -> None:
+            await replicated
+            self._end_offsets(tp.partition, marker.producer.producer_id, marker.commit)
+
+        held = self._replicas.partition(tp)
+        await (end() if held.is_committed(held.log_end_offset - 1) else to_its_end(end()))
 
     async def _send(self, endpoint: Endpoint, marker: Marker, partitions: list[TopicPartition]) -> Codes:
         try:
