@@ -44,3 +44,12 @@ def test_leader_epochs_stand_there_too():
 
 def test_a_checkpoint_without_epochs_has_none():
     assert StreamOffset.from_json({"a": {"0": 3}, f"a@{_ID}": {}}) == StreamOffset({_A0: 3}, {"a": _ID}, {})
+
+
+def test_where_a_first_batch_begins_stands_there_too():
+    offset = StreamOffset({_A0: 3, _A10: 1, _B: 2}, {"a": _ID}, {}, {_A0: 0, _A10: 1, _B: 2})
+    text = json.dumps(offset.to_json())
+    assert text == (
+        f'{{"a": {{"0": 3, "10": 1}}, "a@{_ID}": {{}}, "a@from:0=0,10=1": {{}}, "b": {{"2": 2}}, "b@from:2=2": {{}}}}'
+    )
+    assert StreamOffset.from_json(json.loads(text)) == offset

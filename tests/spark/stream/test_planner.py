@@ -1,5 +1,6 @@
 """What a streaming query decides on the planner, with a cluster that does as it is told."""
 
+import json
 from uuid import UUID
 
 import pytest
@@ -13,7 +14,7 @@ from sparklog.spark.stream.planner import StreamPlanner
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
-_A, _B = TopicPartition("t", 0), TopicPartition("t", 1)
+_A, _B, _C = (TopicPartition("t", number) for number in range(3))
 _ID = UUID(int=1)
 
 
@@ -85,6 +86,40 @@ def test_the_initial_offset_is_resolved_once(make_planner):
     assert planner.initial().offsets == {_A: 5}
     cluster.set({_A: 9})
     assert planner.initial().offsets == {_A: 5}
+
+
+def test_a_first_batch_that_runs_again_reads_the_same_though_the_log_has_grown(make_planner):
+    planner, cluster = make_planner()
+    cluster.set({_A: 5, _B: 7})
+    start = planner.initial()
+    cluster.set({_A: 9, _B: 7, _C: 3})
+    end = planner.end_of_batch(start, unlimited=True)
+    read = [OffsetRange(_A, 5, 9, _ID), OffsetRange(_C, 0, 3, _ID)]
+    assert planner.ranges(start, end) == read
+    logged = json.dumps(end.to_json())
+    restarted, cluster = make_planner()
+    cluster.set({_A: 20, _B: 20, _C: 20})
+    end = StreamOffset.from_json(json.loads(logged))
+    assert restarted.ranges(restarted.initial(), end) == read
+
+
+def test_only_the_end_of_the_first_batch_says_where_it_began(make_planner):
+    planner, cluster = make_planner()
+    cluster.set({_A: 5})
+    first = planner.end_of_batch(planner.initial(), unlimited=True)
+    assert first == _at({_A: 5})._replace(begins={_A: 5})
+    assert planner.end_of_batch(first, unlimited=True) == first, "another text would be another batch"
+    cluster.set({_A: 6})
+    second = planner.end_of_batch(first, unlimited=True)
+    assert second == _at({_A: 6})
+    assert planner.ranges(first, second) == [OffsetRange(_A, 5, 6, _ID)]
+
+
+def test_a_first_batch_that_runs_again_is_of_the_topic_that_it_was_of(make_planner):
+    planner, cluster = make_planner()
+    cluster.set({_A: 20}, topic_id=UUID(int=9))
+    end = _at({_A: 9})._replace(begins={_A: 5})
+    assert planner.ranges(planner.initial(), end) == [OffsetRange(_A, 5, 9, _ID)], "tasks see that it is another"
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])

@@ -1,9 +1,10 @@
 """Plans micro-batches: where the next one ends, and which ranges each reads.
 
 The ranges of a batch follow from its two offsets alone, which include the topics' ids, so a batch that is run again
-after a restart reads the same. Ends never go back: a partition whose high watermark is behind its start (for a moment,
-after a change of leader) keeps its offset until that has lasted so long that it must be data loss. The one exception is
-a truncated log (``truncation``): its new records are read from the offset at which it was truncated.
+after a restart reads the same. (Those of a query's first batch follow from its end: Spark does not keep its start.)
+Ends never go back: a partition whose high watermark is behind its start (for a moment, after a change of leader) keeps
+its offset until that has lasted so long that it must be data loss. The one exception is a truncated log
+(``truncation``): its new records are read from the offset at which it was truncated.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class StreamPlanner:
         if self._initial is None:
             ids = self._resolver.partitions()
             offsets = self._resolver.starting()
-            self._initial = StreamOffset(offsets, _by_topic(ids), self._resolver.ends_and_epochs(ids)[1])
+            found = StreamOffset(offsets, _by_topic(ids), self._resolver.ends_and_epochs(ids)[1])
+            self._initial = StreamOffset.from_json(found.to_json())  # as Spark will give it back
         return self._initial
 
     def freeze(self) -> None:
@@ -84,10 +86,16 @@ class StreamPlanner:
                 return start
             end = available._replace(offsets=self._limited(begin, available.offsets))
         self._planned = end.offsets
-        return end._replace(epochs=_epochs(start, begin, end))
+        end = end._replace(epochs=_epochs(start, begin, end))
+        if start == self._initial:
+            return end._replace(begins=begin)
+        is_same = start.begins and end.to_json() == start._replace(begins={}).to_json()
+        return start if is_same else end
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
         """The ranges between two offsets of the query."""
+        if start == self._initial and end.begins:
+            start = StreamOffset(dict(end.begins), end.topic_ids)
         begin = self._begin(start, end)
         ends = {**end.offsets, **self._truncated_since(end)}
         return [
