@@ -66,6 +66,7 @@ def test_the_jvm_and_the_workers_make_the_same(spark, interpreted, served):
             d={"type": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "default": "\u0001"},
             m={"type": {"type": "map", "values": {"type": "array", "items": ["null", "double"]}}, "default": {}},
             u={"type": {"type": "string", "logicalType": "uuid"}, "default": ""},
+            c={"type": {"type": "long", "logicalType": "time-micros"}, "default": 7},
         ),
     )
     more = {
@@ -74,6 +75,7 @@ def test_the_jvm_and_the_workers_make_the_same(spark, interpreted, served):
         "d": decimal.Decimal("1.25"),
         "m": {"k": [None, 1.5]},
         "u": "5e5f5e5f-0000-4000-8000-000000000000",
+        "c": 45_000_000_001,
     }
     fewer = _record(n={"type": ["null", "long"]}, t=_MICROS)
     values = [

@@ -291,7 +291,7 @@ def parsed_schema(schema: Schema) -> Any:
         raise ConfigError(f"Avro needs fastavro, also on the executors; type: {install_line('avro')}") from None
     try:
         plain = json.loads(schema) if isinstance(schema, str) else schema
-        return fastavro.parse_schema(_without_unknown_types(plain))
+        return fastavro.parse_schema(without_unknown_types(plain))
     except Exception as error:  # fastavro raises any error, depending on the schema
         raise _unsupported(f"the Avro schema cannot be read: {error!r}") from None
 
@@ -357,13 +357,13 @@ def _named_type(name: str, named: dict[str, Any], where: str) -> tuple[DataType,
     raise _unsupported(f"{where} has the unknown Avro type {name!r}")
 
 
-def _without_unknown_types(schema: Any) -> Any:
-    """The schema without the logical types that Spark does not have. Such values are read as the underlying type."""
+def without_unknown_types(schema: Any) -> Any:
+    """The parsed JSON without the logical types that Spark does not have: such values are read as the type beneath."""
     if isinstance(schema, list):
-        return [_without_unknown_types(each) for each in schema]
+        return [without_unknown_types(each) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
-    plain = {name: _without_unknown_types(each) if name in _NESTED else each for name, each in schema.items()}
+    plain = {name: without_unknown_types(each) if name in _NESTED else each for name, each in schema.items()}
     kind, logical = plain.get("type"), plain.get("logicalType")
     is_decimal = logical == "decimal" and kind in ("bytes", "fixed") and "precision" in plain
     if logical is not None and not is_decimal and (str(kind), str(logical)) not in _LOGICAL:

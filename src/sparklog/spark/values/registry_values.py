@@ -14,7 +14,7 @@ from sparklog.errors import DataSourceError
 from sparklog.registry.avro import text_of
 from sparklog.registry.schema import JSON
 from sparklog.registry.wire import FRAME
-from sparklog.spark.values.avro import AvroReader, Schema
+from sparklog.spark.values.avro import AvroReader, Schema, without_unknown_types
 from sparklog.spark.values.columns import avro_columns, json_values, to_avro_values
 from sparklog.spark.values.jvm_avro import decoded_in_jvm, plain_writers
 from sparklog.spark.values.registry_schemas import (
@@ -97,8 +97,10 @@ def to_registry_values(
 def _in_jvm(settings: Any, subject: str | None, schema: Any) -> Callable[[Column], Column]:
     if subject is None:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", "in_jvm needs the subject, whose schemas it begins with")
-    reader = json.loads(schema) if isinstance(schema, str) else schema
-    writers = plain_writers(known_writers(settings, subject), reader)
+    # from_avro knows logical types that AvroReader does not: it makes a time of a time-micros, not a number
+    reader = without_unknown_types(json.loads(schema) if isinstance(schema, str) else schema)
+    known = {number: without_unknown_types(each) for number, each in known_writers(settings, subject).items()}
+    writers = plain_writers(known, reader)
     return lambda data: decoded_in_jvm(data, writers, reader)
 
 
