@@ -15,6 +15,7 @@ METER = ("Count", "MeanRate", "OneMinuteRate")
 TIMER = (*METER, "Mean", "Max", "50thPercentile", "75thPercentile", "999thPercentile")
 OF_OTHER_RULES = {
     "kafka_network_socketserver_networkprocessoravgidle_percent",  # Strimzi's rules
+    "kafka_server_socket_server_metrics_connection_count",  # and this
     *(name for name in KNOWN if name.startswith("kafka_server_socketservermetrics_")),  # Confluent's
     *(name for name in KNOWN if name.startswith("kafka_consumergroup_")),  # exporters of lag
 }

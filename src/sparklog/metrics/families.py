@@ -142,6 +142,9 @@ PARTITIONS_LEFT_OUT: Final = Family(
 BROKER_STATE: Final = _gauge(
     "kafka_server_kafkaserver_brokerstate", "1 while the broker starts, 3 while it serves, 7 while it stops."
 )
+_DISK = "kafka_server_kafkaserver_linux_disk_"
+DISK_READ: Final = _gauge(_DISK + "read_bytes", "Bytes that the kernel read from disks for the broker.")
+DISK_WRITTEN: Final = _gauge(_DISK + "write_bytes", "Bytes that it wrote, or will write, to disks for it.")
 FOLLOWER_LAG: Final = _gauge(
     "sparklog_follower_lag_records",
     "The most offsets that a follower has yet to copy of one partition led here.",
@@ -218,6 +221,12 @@ REGISTERED: Final = _gauge("sparklog_broker_registered", "1 while the broker is 
 _SOCKETS = "kafka_server_socketservermetrics_"
 CONNECTIONS: Final = _gauge(
     _SOCKETS + "connection_count", "Connections that are open.", "listener", "network_processor"
+)
+CONNECTIONS_BY_STRIMZI: Final = _gauge(
+    "kafka_server_socket_server_metrics_connection_count",
+    "The same, by the name that Strimzi's rules make.",
+    "listener",
+    "networkProcessor",
 )
 CONNECTIONS_OPENED: Final = _counter(
     _SOCKETS + "connection_creation_total", "Connections that were opened.", "listener", "network_processor"

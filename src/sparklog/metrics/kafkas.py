@@ -112,7 +112,14 @@ WATCHED: Final = (
         (),
         "A line in the log for each connection that is closed.",
     ),
-    Watched(_SOCKETS + "connection-count", ("kafka_server_socketservermetrics_connection_count",)),
+    Watched(
+        _SOCKETS + "connection-count",
+        (
+            "kafka_server_socketservermetrics_connection_count",
+            "kafka_server_socket_server_metrics_connection_count",
+        ),
+        "The second name is that of Strimzi's rules.",
+    ),
     Watched(_SOCKETS + "connection-creation-total", ("kafka_server_socketservermetrics_connection_creation_total",)),
     Watched(_SOCKETS + "connection-close-total", ("kafka_server_socketservermetrics_connection_close_total",)),
     Watched(
@@ -180,6 +187,14 @@ WATCHED: Final = (
         ),
     ),
     Watched("server:type=KafkaServer,name=BrokerState", ("kafka_server_kafkaserver_brokerstate",)),
+    Watched(
+        "server:type=KafkaServer,name=linux-disk-{read,write}-bytes",
+        (
+            "kafka_server_kafkaserver_linux_disk_read_bytes",
+            "kafka_server_kafkaserver_linux_disk_write_bytes",
+        ),
+        "Of the broker's own process; cleaners and the web page are others.",
+    ),
     *_same(
         _CONTROLLER,
         "ActiveControllerCount",

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import definitions
+from sparklog.metrics.boards import BOARDS, NOT_TOLD, RECORDED
 from sparklog.metrics.exposition import Family
 from sparklog.metrics.families import FAMILIES
 from sparklog.metrics.kafkas import WATCHED
@@ -118,6 +119,25 @@ broker tells instead, or why it does not. `PerSec` of a bean becomes `_total`: a
 | Kafka's bean (`kafka.`…) | here | what to know |
 | --- | --- | --- |
 """
+_BOARDS = """
+## Boards and alert rules of others
+
+Boards that were made for the names of the JMX exporter's example work as they are. Others have other names for the
+same numbers: `conf/prometheus/names.yml` has recording rules that make them. Add it to `rule_files`; it costs the
+brokers nothing. What boards choose targets by is yours: `job`, `env`, `namespace` are labels of `static_configs`.
+
+Of the series that these ask a broker for, so many are told, made by those rules, and not there (as they were on
+27 November 2026):
+
+| board | where | told | by rules | not there |
+| --- | --- | --- | --- | --- |
+"""
+_MISSING = """
+What is not there:
+
+| series | why, and what there is |
+| --- | --- |
+"""
 _OURS = """
 ## Numbers of sparklog's own
 
@@ -144,6 +164,10 @@ def page() -> str:
         + _rows(kafkas)
         + _WATCHED
         + _watched()
+        + _BOARDS
+        + _boards()
+        + _MISSING
+        + "".join(f"| `{name}` | {why} |\n" for name, why in NOT_TOLD.items())
         + _OURS
         + _TABLE
         + _rows(ours)
@@ -161,6 +185,17 @@ def _watched() -> str:
         f"| `{each.bean}` | {', '.join(f'`{name}`' for name in each.names) or 'not here'} | {each.note} |\n"
         for each in WATCHED
     )
+
+
+def _boards() -> str:
+    recorded = {name for group in RECORDED.values() for name in group}
+    lines = []
+    for each in BOARDS:
+        names = [asked.partition("{")[0] for asked in each.asked]
+        made = sum(name in recorded for name in names)
+        missing = sum(name in NOT_TOLD for name in names)
+        lines.append(f"| {each.title} | {each.place} | {len(names) - made - missing} | {made} | {missing} |\n")
+    return "".join(lines)
 
 
 def _rows(families: Iterable[Family]) -> str:

@@ -13,6 +13,7 @@ from sparklog.metrics.collectors.cleaner import CleanerCollector
 from sparklog.metrics.collectors.collector import Collector
 from sparklog.metrics.collectors.connections import ConnectionCollector
 from sparklog.metrics.collectors.controller import ControllerCollector
+from sparklog.metrics.collectors.disk import DiskCollector
 from sparklog.metrics.collectors.groups import GroupCollector
 from sparklog.metrics.collectors.loop import LoopLag
 from sparklog.metrics.collectors.offload import OffloadCollector
@@ -40,6 +41,7 @@ class Scrape:
             PartitionCollector(context.replicas, config.metrics_partitions_max),
             BrokerCollector(broker),
             ConnectionCollector(broker.sockets),
+            DiskCollector(),
             ControllerCollector(context.controller),
             GroupCollector(context.groups, self._ends, config.metrics_offsets_max),
             TransactionCollector(context.transactions, context.clock),

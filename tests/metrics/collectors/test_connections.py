@@ -21,6 +21,8 @@ def test_connections_that_are_open_and_those_that_were():
             eventually(lambda: server.call(lambda: server.server.connections) == 1)
             page = server.call(collected, ConnectionCollector(server.server))
         assert page.value(NAME + "count", **labels) == 1
+        by_strimzi = {"listener": "PLAINTEXT", "networkProcessor": "0"}
+        assert page.value("kafka_server_socket_server_metrics_connection_count", **by_strimzi) == 1
         assert page.value(NAME + "creation_total", **labels) == 2
         assert page.value(NAME + "close_total", **labels) == 1
         assert page.value("sparklog_connections_turned_away_total") == 0

@@ -22,6 +22,7 @@ class ConnectionCollector:
         now = server.open_by_listener()
         for listener, opened in sorted(server.opened.items()):
             page.add(families.CONNECTIONS, now[listener], listener, _PROCESSOR)
+            page.add(families.CONNECTIONS_BY_STRIMZI, now[listener], listener, _PROCESSOR)
             page.add(families.CONNECTIONS_OPENED, opened, listener, _PROCESSOR)
             page.add(families.CONNECTIONS_CLOSED, opened - now[listener], listener, _PROCESSOR)
         for family, counted in (
