@@ -1,36 +1,54 @@
-"""Values with ids of a schema registry, as people read them: ``--registry`` and ``--registry-config``."""
+"""Values with ids of a schema registry, as people read and write them: ``--registry`` and ``--registry-config``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from sparklog.cli.display import counted
+from sparklog.cli.records.rows import BadLine
 from sparklog.config.properties import load_properties
 from sparklog.errors import SchemaNotFound, SerializationError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparklog.registry import ValueDecoder
+    from sparklog.cli.records.rows import JsonLines, Rows, TextLines
+    from sparklog.registry import ValueDecoder, ValueEncoder
     from sparklog.structs import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
+_JSON_SCHEMA = ".schema.json"
 _Round = tuple["TopicPartition", dict[str, "pa.Array"]]
 
 
 def registry_options(command: F) -> F:
     """Adds the options; the command gets ``registry`` and ``registry_config``."""
+    return _options("Print values as JSON, by their schemas in this registry.", command)
+
+
+def writing_options(command: F) -> F:
+    """As ``registry_options``, with ``--schema``; the command gets ``schema`` as well."""
+    schema = click.option(
+        "--schema", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Register this schema and write with it: Avro, or JSON Schema in a file called .schema.json;"
+        " default: the newest of the subject TOPIC-value.",
+    )  # fmt: skip
+    return _options("Values are lines of JSON: write them by a schema of this registry.", schema(command))
+
+
+def _options(what: str, command: F) -> F:
     for option in (
         click.option(
             "--registry-config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="A properties file with the registry's settings: schema.registry.url, basic.auth.user.info, ….",
         ),
-        click.option("--registry", metavar="URL", help="Print values as JSON, by their schemas in this registry."),
+        click.option("--registry", metavar="URL", help=what),
     ):
         command = option(command)
     return command
@@ -49,6 +67,54 @@ def value_decoder(url: str | None, file: Path | None) -> ValueDecoder | None:
     from sparklog.registry import SchemaRegistry, ValueDecoder
 
     return ValueDecoder(SchemaRegistry(settings))
+
+
+def value_encoder(url: str | None, file: Path | None, schema: Path | None) -> ValueEncoder | None:
+    """What the options of a command that writes say; None without a registry.
+
+    Raises ConfigError, UsageError for a schema without a registry, and SerializationError for one that is none.
+    """
+    settings = registry_settings(url, file)
+    if not settings:
+        if schema is not None:
+            raise click.UsageError("--schema is registered: give --registry or --registry-config too")
+        return None
+    from sparklog.registry import Schema, SchemaRegistry, ValueEncoder
+    from sparklog.registry.schema import AVRO, JSON
+
+    if schema is None:
+        return ValueEncoder(SchemaRegistry(settings))
+    try:
+        text = schema.read_text(encoding="utf-8")
+    except ValueError:
+        raise SerializationError(f"{schema} is not UTF-8") from None
+    kind = JSON if schema.name.endswith(_JSON_SCHEMA) else AVRO
+    return ValueEncoder(SchemaRegistry(settings), Schema(text, kind))
+
+
+class RegistryLines:
+    """Lines whose values are JSON, and become values with the id of a schema of the registry."""
+
+    def __init__(self, lines: TextLines | JsonLines, encoder: ValueEncoder, topic: str) -> None:
+        """Raises RegistryError, and SchemaNotFound where there is no schema to write with."""
+        encoder.prepare(topic)
+        self._lines = lines
+        self._encode = partial(encoder.encode, topic)
+        self.is_ordered, self.separator, self.advice = lines.is_ordered, lines.separator, lines.advice
+
+    def rows(self, lines: pa.Array) -> tuple[Rows, BadLine | None]:
+        """The records of the lines, or of those before the first that is none."""
+        import pyarrow as pa
+
+        rows, bad = self._lines.rows(lines)
+        values: list[bytes | None] = []
+        for value in rows.value.to_pylist():
+            try:
+                values.append(self._encode(value))
+            except SerializationError as error:
+                bad = BadLine(len(values), f"has a value that cannot be written: {error}")
+                break
+        return rows.first(len(values))._replace(value=pa.array(values, pa.binary())), bad
 
 
 class RegistryValues:

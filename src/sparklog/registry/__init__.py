@@ -1,8 +1,8 @@
 """Schema registries with Confluent's API: their client, and the values that are written by their ids.
 
 ``SchemaRegistry`` asks one. ``AvroSerializer``, ``AvroDeserializer``, ``JsonSerializer`` and ``JsonDeserializer`` are
-for ``Producer`` and ``Consumer``; ``ValueDecoder`` makes text for people of any value. They are imported when they are
-first named.
+for ``Producer`` and ``Consumer``; ``ValueDecoder`` makes text for people of any value, and ``ValueEncoder`` a value of
+such text. They are imported when they are first named.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sparklog.registry.avro import AvroDeserializer as AvroDeserializer
     from sparklog.registry.avro import AvroSerializer as AvroSerializer
     from sparklog.registry.decoding import ValueDecoder as ValueDecoder
+    from sparklog.registry.encoding import ValueEncoder as ValueEncoder
     from sparklog.registry.json_schema import JsonDeserializer as JsonDeserializer
     from sparklog.registry.json_schema import JsonSerializer as JsonSerializer
     from sparklog.registry.registry import SchemaRegistry as SchemaRegistry
@@ -29,6 +30,7 @@ _HOMES = {
     "Schema": "schema",
     "SchemaRegistry": "registry",
     "ValueDecoder": "decoding",
+    "ValueEncoder": "encoding",
 }
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Schema",
     "SchemaRegistry",
     "ValueDecoder",
+    "ValueEncoder",
 ]
 
 

@@ -35,10 +35,11 @@ class AvroSerializer(SchemaSerializer):
         **more: Any,
     ) -> None:
         found = None if schema is None else Schema(text_of(schema), AVRO, references)
-        super().__init__(registry, found, lambda each: _encoding(parsed(registry, each), to_dict), **more)
+        super().__init__(registry, found, lambda each: avro_encoding(parsed(registry, each), to_dict), **more)
 
 
-def _encoding(schema: Any, to_dict: Callable[[Any], Any] | None) -> Encoding:
+def avro_encoding(schema: Any, to_dict: Callable[[Any], Any] | None) -> Encoding:
+    """How values of a parsed schema are written."""
     avro = needed("fastavro")
     validate = needed("fastavro.validation").validate
 

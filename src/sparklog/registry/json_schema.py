@@ -39,12 +39,15 @@ class JsonSerializer(SchemaSerializer):
     ) -> None:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         found = None if schema is None else Schema(text, JSON, references)
-        super().__init__(registry, found, lambda each: _encoding(registry, each, to_dict, validate), **more)
+        super().__init__(
+            registry, found, lambda each: json_encoding(registry, each, to_dict, validate=validate), **more
+        )
 
 
-def _encoding(
-    registry: SchemaRegistry, schema: Schema, to_dict: Callable[[Any], Any] | None, validate: bool
+def json_encoding(
+    registry: SchemaRegistry, schema: Schema, to_dict: Callable[[Any], Any] | None, *, validate: bool
 ) -> Encoding:
+    """How values of the schema are written."""
     check = checker(registry, schema) if validate else None
 
     def encode(value: Any) -> bytes:

@@ -12,6 +12,7 @@ from integration.proxy import Proxy
 from sparklog.client import NewTopic, Producer
 from sparklog.protocol.api_key import ApiKey
 from sparklog.testing.eventually import eventually
+from sparklog.testing.registry import schema_registry
 
 pytestmark = pytest.mark.integration
 
@@ -280,3 +281,48 @@ def test_what_does_not_fit_together_is_refused(run, options, told):
     result = run("produce", "any", *options)
     assert (result.status, result.out) == (2, "")
     assert told in result.err.splitlines()[-1]
+
+
+TRIP = {
+    "type": "record",
+    "name": "Trip",
+    "fields": [{"name": "place", "type": "string"}, {"name": "km", "type": "long"}],
+}
+
+
+@pytest.fixture
+def registry():
+    """The URL of a registry, and what it knows."""
+    pytest.importorskip("fastavro")
+    with schema_registry() as served:
+        yield served
+
+
+def test_values_are_written_by_a_schema_of_a_registry_and_what_is_printed_is_written_again(
+    here, topic, registry, tmp_path
+):
+    (tmp_path / "trip.avsc").write_text(json.dumps(TRIP))
+    first = b'a:{"place": "Zug", "km": 7}\nb:\n'
+    by_schema = ("--registry", registry[0], "--schema", tmp_path / "trip.avsc")
+    assert here("produce", topic, "-k", ":", "--null-empty", *by_schema, stdin=first).status == 0
+    assert (
+        here("produce", topic, "--key", "c", "--registry", registry[0], stdin=b'{"km": 8, "place": "Chur"}').status == 0
+    )
+    printed = here("consume", topic, "--keys", "--registry", registry[0]).out
+    assert printed == 'a\t{"place": "Zug", "km": 7}\nb\t\\N\nc\t{"place": "Chur", "km": 8}\n'
+    with schema_registry() as (other, _):
+        as_json = here("consume", topic, "--output", "json", "--registry", registry[0]).out
+        into_other = ("--registry", other, "--schema", tmp_path / "trip.avsc")
+        copied = here("produce", f"{topic}-copy", "--input", "json", *into_other, stdin=as_json.encode())
+        assert copied.status == 0, copied.err
+        assert here("consume", f"{topic}-copy", "--keys", "--registry", other).out == printed
+
+
+def test_a_line_that_is_no_value_of_the_schema_ends_it_with_its_number(here, topic, registry, tmp_path):
+    (tmp_path / "trip.avsc").write_text(json.dumps(TRIP))
+    lines = b'{"place": "Zug", "km": 7}\n{"place": "Chur", "km": "8"}\n{"place": "Bern", "km": 9}\n'
+    result = here("produce", topic, "--registry", registry[0], "--schema", tmp_path / "trip.avsc", stdin=lines)
+    assert result.status == 1
+    assert "line 2 has a value that cannot be written: km: '8' is not of Avro's long" in result.err
+    assert "1 line written before it" in result.err
+    assert here("consume", topic, "--registry", registry[0]).out == '{"place": "Zug", "km": 7}\n'

@@ -22,6 +22,7 @@ from sparklog.cli.names import TOPIC
 from sparklog.cli.numbers import WholeNumber
 from sparklog.cli.positions import parse_timestamp
 from sparklog.cli.records.rows import BadLine, JsonLines, Rows, TextLines
+from sparklog.cli.registry_values import RegistryLines, value_encoder, writing_options
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sparklog.structs import TopicPartition
 
 
+_Lines = TextLines | JsonLines | RegistryLines
 _TOLD_EVERY_S = 10.0
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end it as Ctrl-C does, with a word of what is written."""
@@ -85,6 +87,7 @@ def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     help="Which replicas must have a batch: all in sync, the leader, none.",
 )  # fmt: skip
 @click.option("--null-empty", is_flag=True, help="An empty value becomes null: deletes its key in a compacted topic.")
+@writing_options
 @done_option
 @bootstrap_option
 def produce(
@@ -101,6 +104,10 @@ def produce(
     if they are there key, headers, timestamp and partition. A record goes to the partition that it names, or else by
     its key. So what was printed is written again as it was: only its topic and its offset are not looked at.
 
+    With --registry, a value is a line of JSON, as "consume --registry" prints it. It is written as Avro or as JSON by a
+    schema of the registry: that of --schema, which is registered, or else the newest of the subject TOPIC-value. Bytes
+    are text by Latin-1; dates, times and decimals are text too. A union's value is of the first branch that takes it.
+
     With keys, --partition or --input json, and --acks all, each line is written once and in order, even if an answer of
     a broker is lost; otherwise some may be written twice then.
 
@@ -115,8 +122,11 @@ def produce(
       printf 'ann:1\\nbob:2\\n' | sparklog produce scores --key-separator :
       echo hello | sparklog produce greetings --key ann --header language=en --timestamp 2013-07-04T12:00
       sparklog consume greetings --output json | sparklog produce copies --input json
+      echo '{"place": "Zug"}' | sparklog produce trips --registry http://127.0.0.1:8081 --schema trip.avsc
     """
-    lines = _lines_of(**shape)
+    encoder = value_encoder(*(shape.pop(name) for name in ("registry", "registry_config", "schema")))
+    plain = _lines_of(**shape)
+    lines = plain if encoder is None else RegistryLines(plain, encoder, topic)
     with ExitStack() as stack:
         descriptor = sys.stdin.fileno() if file is None else stack.enter_context(file.open("rb")).fileno()
         cluster = stack.enter_context(connected(bootstrap, compression_type=compression, acks=acks))
@@ -178,9 +188,7 @@ class _Batch(NamedTuple):
 class _LineWriter:
     """Blocks of lines in, batches out; counts what went through."""
 
-    def __init__(
-        self, cluster: ClusterMetadata, topic: str, partition: int | None, lines: TextLines | JsonLines
-    ) -> None:
+    def __init__(self, cluster: ClusterMetadata, topic: str, partition: int | None, lines: _Lines) -> None:
         from sparklog.client.producer.partitioner import Partitioner
 
         self._cluster = cluster
