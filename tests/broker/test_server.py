@@ -20,7 +20,7 @@ from sparklog.broker.settings import Settings
 from sparklog.broker.txn.coordinators import TransactionCoordinators
 from sparklog.config.broker import parse_broker_config
 from sparklog.controller.runtime import Controller
-from sparklog.errors import ConfigError
+from sparklog.errors import ConfigError, CoordinationError
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.local.ports import free_port
 from sparklog.log.checkpoints import write_topic_id
@@ -121,6 +121,23 @@ def test_a_start_that_fails_leaves_nothing_behind(config, monkeypatch):
                 asyncio.run(live(config))
         assert set(threading.enumerate()) <= before, name
     asyncio.run(live(config))
+
+
+def test_a_start_that_waits_for_a_controller_is_given_up_at_once(config, monkeypatch):
+    """The session of the last controller has not ended yet, and nobody else may be one."""
+    monkeypatch.setattr(server, "_READY_TIMEOUT", 3600)
+
+    async def given_up():
+        waits = asyncio.Event()
+        monkeypatch.setattr(Controller, "start", lambda _: waits.set())
+        broker = Broker(config)
+        starting = asyncio.ensure_future(broker.start())
+        await waits.wait()
+        broker.give_up_start()
+        with pytest.raises(CoordinationError, match="broker 0 was stopped before a controller took notice of it"):
+            await starting
+
+    asyncio.run(given_up())
 
 
 def test_each_step_of_a_stop_is_taken_though_those_before_it_fail(config, monkeypatch):

@@ -124,7 +124,8 @@ class Broker:
             self._keep_first_registry(config)
         self._context.controller.start()
         metadata = self._context.metadata
-        if not await metadata.wait_for(lambda: metadata.knows_broker(config.broker_id), _READY_TIMEOUT):
+        noticed = metadata.wait_for(lambda: metadata.knows_broker(config.broker_id), _READY_TIMEOUT)
+        if not await self._registration.unless_given_up(noticed, "a controller took notice of it"):
             raise CoordinationError(
                 f"no controller took notice of broker {config.broker_id}; see the other brokers' logs"
             )
@@ -390,7 +391,7 @@ class Broker:
         self._is_assembled = True
 
     def give_up_start(self) -> None:
-        """Let a ``start`` that waits for ZooKeeper fail; ``stop`` is to follow."""
+        """Let a ``start`` that waits for ZooKeeper, or for a controller, fail; ``stop`` is to follow."""
         self._zookeeper.give_up()
         if self._registration is not None:
             self._registration.give_up()

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.lifecycle.predecessor import SessionFiles
@@ -26,6 +26,8 @@ from sparklog.errors import CoordinationError, RegistrationTaken
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znode_client import SessionEvent
 from sparklog.zk.znodes import BrokerInfo
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
@@ -129,7 +131,7 @@ class Registration:
         return self._info.unbroken_since
 
     def give_up(self) -> None:
-        """The broker is to stop: do not wait for ZooKeeper any more."""
+        """The broker is to stop: do not wait for ZooKeeper, nor for a controller, any more."""
         self._given_up.set()
 
     async def register(self) -> None:
@@ -138,13 +140,17 @@ class Registration:
         Raises BrokerIdTaken or BrokerAddressTaken if another broker has its id, or its address, and keeps it;
         CoordinationError after ``give_up``.
         """
-        trying = asyncio.ensure_future(self._try())
+        await self.unless_given_up(self._try(), "ZooKeeper had registered it")
+
+    async def unless_given_up(self, work: Coroutine[Any, Any, T], outcome: str) -> T:
+        """What ``work`` comes to. Raises CoordinationError after ``give_up``: it stopped before that ``outcome``."""
+        trying = asyncio.ensure_future(work)
         given_up = asyncio.ensure_future(self._given_up.wait())
         try:
             await asyncio.wait((trying, given_up), return_when=asyncio.FIRST_COMPLETED)
             if not trying.done():
-                raise CoordinationError(f"broker {self._info.id} was stopped before ZooKeeper had registered it")
-            trying.result()
+                raise CoordinationError(f"broker {self._info.id} was stopped before {outcome}")
+            return trying.result()
         finally:
             trying.cancel()
             given_up.cancel()
