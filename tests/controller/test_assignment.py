@@ -26,6 +26,12 @@ def test_the_example_that_kafka_documents():
     }
 
 
+@pytest.mark.parametrize("present", range(1, 6))
+def test_added_partitions_go_on_with_the_numbers_of_those_that_are_there(present):
+    added = assign_replicas(range(5), 10 - present, 3, first_number=present)
+    assert assign_replicas(range(5), present, 3) | added == assign_replicas(range(5), 10, 3)
+
+
 @given(
     brokers=st.lists(st.integers(0, 1000), min_size=1, max_size=8, unique=True),
     partitions=st.integers(1, 60),

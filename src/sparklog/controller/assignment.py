@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of a new topic."""
+"""Which brokers hold the replicas of new partitions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def assign_replicas(
     *,
     start: int = 0,
     shift: int = 0,
+    first_number: int = 0,
     racks: Mapping[int, str | None] | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of each partition, preferred leader first.
+    """Replicas of each partition from ``first_number`` on, preferred leader first.
 
     First replicas go round the brokers from ``start``; the others follow at a distance that grows by one each time
     round, so that the partitions of one broker have their copies spread over all the rest. Where every broker says in
@@ -44,7 +45,7 @@ def assign_replicas(
     rack_of = {broker: rack or "" for broker, rack in known.items()} if all(known.values()) else None
     ordered = list(known) if rack_of is None else _racks_by_turns(rack_of)
     assignment = {}
-    for number in range(partitions):
+    for number in range(first_number, first_number + partitions):
         if number > 0 and number % len(ordered) == 0:
             shift += 1
         first = (number + start) % len(ordered)

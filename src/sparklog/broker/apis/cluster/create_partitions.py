@@ -129,8 +129,11 @@ def _plan(
     check_partition_count(topic.count)
     replicas = present.partitions[0]
     if topic.assignments is None:
-        start = next((place for place, broker in enumerate(brokers) if broker >= replicas[0]), 0) + count
-        added = [*assign_replicas(brokers, topic.count - count, len(replicas), start=start, racks=racks).values()]
+        start = next((place for place, broker in enumerate(brokers) if broker >= replicas[0]), 0)
+        spread = assign_replicas(
+            brokers, topic.count - count, len(replicas), start=start, shift=start, first_number=count, racks=racks
+        )
+        added = [*spread.values()]
     else:
         added = [tuple(each.broker_ids) for each in topic.assignments]
         _check(added, topic.count - count, len(replicas), brokers)
