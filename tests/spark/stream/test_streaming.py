@@ -107,7 +107,9 @@ def test_progress_shows_where_the_source_is(stream, make_topic, produce):
     (shown,) = query.lastProgress["sources"]
     end = json.loads(shown["endOffset"])
     assert end.pop(source) == {"0": 7}
-    assert list(end.values()) == [{}, {}], "the topic's id and the leader epoch, as topics without partitions"
+    said = "the topic's id, the leader epoch and where the first batch begins, as topics without partitions"
+    assert list(end.values()) == [{}, {}, {}], said
+    assert f"{source}@from:0=0" in end
     assert json.loads(shown["latestOffset"]) == {source: {"0": 7}}
 
 
