@@ -21,6 +21,7 @@ from sparklog.record import layout
 from sparklog.record.batch import patch_header
 from sparklog.record.records import iter_batches
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
 from sparklog.testing.steps import finish
 
 SETTINGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "segment.index.bytes": "4000"}
@@ -290,6 +291,25 @@ def test_what_ends_before_its_start_begins_anew_there(home, caplog):
     assert log.append_as_leader(batch_of(1), 3).first_offset == 2 * COUNT + 5
     log.close()
     assert reopen(home, log_start_offset=2 * COUNT + 5).log_end_offset == 2 * COUNT + 6
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_flushed_into_a_log_that_a_start_began_anew_outlives_a_power_cut(tmp_path, home, seed):
+    """A follower goes on in the epoch that is known: nothing else would have the name of its segment on the disk."""
+    log = open_log(home)
+    log.append_as_leader(batch_of(1), 0)
+    log.close()
+    with FaultyFiles(home) as files:
+        log = open_log(home, clean=False, log_start_offset=10)
+        records = batch_of(2)
+        patch_header(records, 0, 10, 0)
+        log.append_as_follower(records)
+        log.flush()
+        point = log.recovery_point
+    files.cut(tmp_path / "cut", seed)
+    assert point == 11
+    with_all = open_log(tmp_path / "cut", clean=False, recovery_point=point, log_start_offset=10)
+    assert (with_all.log_end_offset, whole(with_all)) == (11, bytes(records))
 
 
 def test_what_ends_before_its_start_forgets_its_producers(home):

@@ -123,6 +123,8 @@ class LogLoader:
         if not loaded.segments:
             base = loaded.next_offset = self.known.log_start_offset
             loaded.segments.add(LogSegment(self.directory, base, self.config, active=True, create=True))
+            if self.names:  # else it is new, and is synced when it gets its topic's id
+                sync_directory(self.directory)
         self._say_what_lacks()
         self._say_what_is_gone()
         first = loaded.segments.first.base_offset
