@@ -16,7 +16,9 @@ from sparklog.log.directories import moved
 from sparklog.log.directories.futures import FutureLogs, common_end
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.leader_epochs import EpochEntry
+from sparklog.log.loader import Knowledge
 from sparklog.log.origin import AppendOrigin
+from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
@@ -140,6 +142,34 @@ def test_a_copy_knows_the_producers_before_it_where_the_log_has_no_snapshot_of_t
     again = rig.logs.logs[TP]
     assert again.directory == new.directory
     assert remembered(again) == known
+
+
+@pytest.mark.parametrize("is_told_later", [False, True])
+def test_a_copy_remembers_a_producer_for_as_long_as_the_partition_does(tmp_path, is_told_later):
+    """Also one that is silent: a start that goes on with the copy, or finds it in its place, has no other's word."""
+    clock, days = ManualClock(), 86_400_000
+    longest = Knowledge(producer_expiration_ms=7 * days)
+    logs = LogManager([tmp_path / "a", tmp_path / "b"], TopicConfig(), clock, Later(), defaults=longest)
+    logs.load({})
+    log = logs.get_or_create(TP, parse(TopicConfig, {"retention.ms": "-1"}), ID)
+    builder = RecordBatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0)
+    builder.append(1, None, b"v")
+    log.append_as_leader(memoryview(bytearray(builder.build())), 0)
+    log.roll()
+    log.append_as_leader(batch_of(1), 0)
+    log.advance_start(1)
+    log.delete_old_segments(2)
+    if is_told_later:
+        logs.remember_producers(1 * days)
+    future = FutureLogs(logs).begin(TP, logs.dirs.find(str((tmp_path / "b").absolute())))
+    logs.add_future(TP, future)
+    if is_told_later:
+        logs.remember_producers(7 * days)
+    future.append_as_follower(memoryview(log.read_for_copy(1, LARGE).read()))
+    clock.advance(3 * days / 1000)
+    future.roll()
+    assert [each.producer_id for each in future.producers] == [5]
+    crash(logs)
 
 
 def test_the_producers_before_a_copy_outlive_a_power_cut(rig, tmp_path):

@@ -211,14 +211,11 @@ class LogManager:
 
     def _load_log(self, log_dir: LogDir, tp: TopicPartition, path: Path, configs: Mapping[str, TopicConfig]) -> None:
         try:
-            self.logs[tp] = self.open_log(path, tp, configs.get(tp.topic), self._known(log_dir, tp))
+            self.logs[tp] = self.open_log(path, tp, configs.get(tp.topic), log_dir.known(tp))
         except LogError as error:
             if isinstance(error, LogDirFailed) and not isinstance(error, DiskFull):
                 raise
             self._refuse(tp, path, error)
-
-    def _known(self, log_dir: LogDir, tp: TopicPartition) -> Knowledge:
-        return replace(log_dir.known(tp), producer_expiration_ms=self._defaults.producer_expiration_ms)
 
     def _refuse(self, tp: TopicPartition, path: Path, error: LogError) -> None:
         self.unusable.refuse(tp, path, error)
@@ -247,6 +244,7 @@ class LogManager:
         def submit(work: Callable[[], None]) -> None:
             self._behind.submit(partial(self._guarded, work, path))
 
+        known = replace(known, producer_expiration_ms=self._defaults.producer_expiration_ms)
         return Log(path, tp, config or self._default_config, self._clock, submit, known, flushes=self.flushes)
 
     def get_or_create(
@@ -388,7 +386,7 @@ class LogManager:
         path = partition_path(home.path, new.tp)
         made = MadePartition(path, is_fresh=is_fresh)
         was_tried = self.unusable.waits_for_room(new.tp)
-        known = replace(self._known(home, new.tp), clean=False) if was_tried else self._defaults
+        known = replace(home.known(new.tp), clean=False) if was_tried else self._defaults
         try:
             made.log = self.open_log(path, new.tp, new.config, known)
             if new.topic_id is not None and made.log.topic_id is None:
@@ -693,7 +691,7 @@ class LogManager:
     def remember_producers(self, expiration_ms: int) -> None:
         """Forget a producer, from now on and in logs that are yet to come, when it has been silent for so long."""
         self._defaults = replace(self._defaults, producer_expiration_ms=expiration_ms)
-        for log in self.logs.values():
+        for log in (*self.logs.values(), *self.futures.values()):
             log.remember_producers(expiration_ms)
 
     def expire_producers(self) -> Generator[None, None, None]:
