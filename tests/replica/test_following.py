@@ -19,7 +19,7 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.rebuilding import empty_header
 from sparklog.replica.manager import Follower, ReplicaFetch, ReplicaManager
 from sparklog.structs import IsolationLevel, OffsetAndEpoch, TopicPartition
-from sparklog.testing.clock import ManualClock
+from sparklog.testing.clock import ManualClock, jump
 from sparklog.zk.znodes import PartitionState
 
 TP, ID = TopicPartition("t", 0), UUID(int=1)
@@ -471,6 +471,22 @@ def test_waiting_producers_hear_that_another_leads(pair, loop):
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     loop.run_until_complete(lose())
+
+
+def test_the_time_of_a_coordinators_batch_begins_when_it_is_appended(pair, loop):
+    """Of several that are appended at once the last has no more time than the first."""
+    pair.decide(decision(LEADER, 0))
+
+    async def wait_for_each():
+        waiting = [pair[LEADER].append_replicated(TP, bytes(batch()), 60_000) for _ in range(3)]
+        jump(loop, 61.0)
+        async with asyncio.timeout(30):
+            for each in waiting:
+                with pytest.raises(ApiError) as caught:
+                    await each
+                assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+    loop.run_until_complete(wait_for_each())
 
 
 def test_waiting_producers_hear_that_the_controller_has_left_out_who_they_wait_for(pair, loop):

@@ -403,7 +403,8 @@ class ReplicaManager:
         self, tp: TopicPartition, batch: bytes, timeout_ms: int, origin: AppendOrigin = AppendOrigin.COORDINATOR
     ) -> Coroutine[Any, Any, None]:
         """Append a coordinator's batch now; to be awaited until every in-sync replica has it, and those are enough for
-        ``min.insync.replicas``. Both raise ApiError, the second REQUEST_TIMED_OUT if the replicas do not follow.
+        ``min.insync.replicas``. Both raise ApiError, the second REQUEST_TIMED_OUT if the replicas do not follow within
+        ``timeout_ms`` from now, whenever it is awaited.
         """
         appended = self.append(tp, memoryview(bytearray(batch)), -1, origin)
         held = self.partition(tp)
@@ -413,14 +414,22 @@ class ReplicaManager:
         """Return when every in-sync replica has ``offset``, written under this epoch. Raises ApiError, as above."""
         await self._replicated(tp, self.partition(tp), leader_epoch, offset, timeout_ms)
 
-    async def _replicated(
+    def _replicated(
         self, tp: TopicPartition, held: Partition, leader_epoch: int, offset: int, timeout_ms: int
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
+        """The time begins now."""
+
         def is_settled(_: TopicPartition) -> bool:
             return held.is_committed(offset) or not held.still_leads(leader_epoch)
 
-        if not is_settled(tp):
-            await self.produce_purgatory.wait([tp], is_settled, timeout_ms)
+        waiting = None if is_settled(tp) else self.produce_purgatory.wait([tp], is_settled, timeout_ms)
+        return self._settled(tp, held, leader_epoch, offset, waiting)
+
+    async def _settled(
+        self, tp: TopicPartition, held: Partition, leader_epoch: int, offset: int, waiting: asyncio.Future[bool] | None
+    ) -> None:
+        if waiting is not None:
+            await waiting
         if not held.still_leads(leader_epoch):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} has another leader since")
         if not held.is_committed(offset):

@@ -43,8 +43,9 @@ class Replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return Partition(tp, 0, self.log)
 
-    async def append_replicated(self, tp, batch, timeout_ms, origin):
+    def append_replicated(self, tp, batch, timeout_ms, origin):
         self.partition(tp).log.append_as_leader(memoryview(bytearray(batch)), 0, origin)
+        return asyncio.sleep(0)
 
 
 class ZooKeeper:
@@ -182,6 +183,61 @@ def test_a_transaction_of_many_partitions_is_ended_over_many_turns(log):
     codes, turns = asyncio.run(with_others(markers.append(Marker(Producer(PRODUCER, 0), True, 0), [TP, *gone])))
     assert codes == {TP: ErrorCode.NONE} | dict.fromkeys(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert turns >= 10
+
+
+class Stuck:
+    """Leads every partition; their replicas do not follow before ``go_on``."""
+
+    def __init__(self):
+        self.appended = []
+        self.go_on = asyncio.Event()
+
+    def append_replicated(self, tp, batch, timeout_ms, origin):
+        self.appended.append(tp)
+        return self._replicated(tp)
+
+    def partition(self, _):
+        return SimpleNamespace(log_end_offset=1, is_committed=lambda _: False)
+
+    async def _replicated(self, tp):
+        await self.go_on.wait()
+        if tp == NOWHERE:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def test_a_marker_is_in_all_partitions_before_the_replicas_of_one_are_waited_for():
+    """Each waited its own five seconds: with seven of them the coordinator had hung up before the answer. Where it hangs
+    up all the same the group's coordinator is told of the marker when the replicas have it.
+    """
+    asked = [TP, NOWHERE, TopicPartition(OFFSETS_TOPIC, 3)]
+    ended = []
+
+    async def scenario():
+        replicas = Stuck()
+        markers = TransactionMarkers(
+            replicas, None, lambda *each: ended.append(each), ManualClock(), ZooKeeper(), None, None
+        )
+        writing = asyncio.ensure_future(markers.append(Marker(Producer(PRODUCER, 0), True, 0), asked))
+        await asyncio.sleep(0)
+        assert replicas.appended == asked
+        assert not ended
+        replicas.go_on.set()
+        codes = await writing
+        given_up = asyncio.ensure_future(markers.append(Marker(Producer(PRODUCER, 0), True, 0), asked))
+        replicas.go_on.clear()
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        assert len(ended) == 1
+        replicas.go_on.set()
+        while len(ended) == 1:
+            await asyncio.sleep(0)
+        return codes
+
+    assert asyncio.run(scenario()) == dict(
+        zip(asked, [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE], strict=True)
+    )
+    assert ended == [(3, PRODUCER, True)] * 2
 
 
 def test_what_is_deleted_is_gone_from_zookeeper_with_its_topic_or_from_the_one_made_again(log):

@@ -13,7 +13,7 @@ from sparklog.clock import Clock
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode, SparklogError
 from sparklog.log.origin import AppendOrigin
 from sparklog.net.peers import Peers
-from sparklog.net.tasks import to_its_end
+from sparklog.net.tasks import retrieve
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import WriteTxnMarkersRequest
 from sparklog.rate_limit import RateLimitedLogger
@@ -33,6 +33,8 @@ RAISING_VERSION = int(ClientVersion.EPOCH_A_TRANSACTION)
 """The transaction version of a marker whose epoch is raised, in WriteTxnMarkers (KIP-1228)."""
 
 Codes = dict[TopicPartition, ErrorCode]
+Begun = Coroutine[Any, Any, None] | asyncio.Future[None] | ErrorCode
+"""What is to be awaited for the replicas of a marker that is in the log, or what became of it already."""
 EndOffsets = Callable[[int, int, bool], None]
 """Told of each marker in ``__consumer_offsets``: partition, producer id, whether it commits."""
 
@@ -100,29 +102,41 @@ class TransactionMarkers:
         return {**await self.append(marker, taken), **refused}
 
     async def append(self, marker: Marker, partitions: Collection[TopicPartition]) -> Codes:
-        """Write the marker into partitions that this broker leads; returns once it is replicated."""
-        codes: Codes = {}
-        for number, tp in enumerate(partitions, 1):
-            codes[tp] = await self._append(marker, tp)
-            if number % _IN_A_TURN == 0:
-                await asyncio.sleep(0)
-        return codes
+        """Write the marker into partitions that this broker leads; returns once it is replicated.
+
+        It is in all of them before the replicas of one are waited for, so they have one time together.
+        """
+        begun: dict[TopicPartition, Begun] = {}
+        try:
+            for number, tp in enumerate(partitions, 1):
+                begun[tp] = await self._begin(marker, tp)
+                if number % _IN_A_TURN == 0:
+                    await asyncio.sleep(0)
+            return {tp: await self._end(each) for tp, each in begun.items()}
+        finally:
+            for each in begun.values():  # where it was not awaited
+                if isinstance(each, Coroutine):
+                    each.close()
+                elif isinstance(each, asyncio.Future):
+                    each.cancel()
 
     def _coordinator_epoch(self, tp: TopicPartition, producer_id: int) -> int:
         """Of the producer's last marker. Raises ApiError."""
         return self._replicas.partition(tp).coordinator_epoch(producer_id)
 
-    async def _append(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
-        """A partition that was told of a coordinator that there cannot have been goes by what ZooKeeper says."""
-        code = await self._append_once(marker, tp)
-        if code is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            return code
+    async def _begin(self, marker: Marker, tp: TopicPartition) -> Begun:
+        """What is to be awaited for the replicas, or why the marker is not taken. A partition that was told of a
+        coordinator that there cannot have been goes by what ZooKeeper says.
+        """
+        begun = await self._begin_once(marker, tp)
+        if begun is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            return begun
         producer_id = marker.producer.producer_id
         try:
             highest = await self._epochs.highest()
             known = self._coordinator_epoch(tp, producer_id)
             if known <= highest or marker.coordinator_epoch > highest:
-                return code
+                return begun
             _logger.warning(
                 "%s: the last marker of producer %d bears the coordinator epoch %d, and none above %d has been given: "
                 "it does not count any more",
@@ -130,10 +144,10 @@ class TransactionMarkers:
             )
             self._replicas.partition(tp).disbelieve_coordinator(producer_id)
         except ApiError:
-            return code
-        return await self._append_once(marker, tp)
+            return begun
+        return await self._begin_once(marker, tp)
 
-    async def _append_once(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
+    async def _begin_once(self, marker: Marker, tp: TopicPartition) -> Begun:
         kind = ControlType.COMMIT if marker.commit else ControlType.ABORT
         batch = build_marker(
             EndTransactionMarker(kind, marker.coordinator_epoch),
@@ -143,25 +157,35 @@ class TransactionMarkers:
         origin = AppendOrigin.RAISED_MARKER if marker.raises_epoch else AppendOrigin.COORDINATOR
         try:
             replicated = self._replicas.append_replicated(tp, batch, _REPLICATION_TIMEOUT_MS, origin)
-            if tp.topic != OFFSETS_TOPIC:
-                await replicated
-            else:
-                await self._end_when(replicated, tp, marker)
+            return replicated if tp.topic != OFFSETS_TOPIC else await self._tell_when(replicated, tp, marker)
+        except ApiError as error:
+            return error.code
+
+    async def _end(self, begun: Begun) -> ErrorCode:
+        if isinstance(begun, ErrorCode):
+            return begun
+        try:
+            await begun
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
 
-    async def _end_when(self, replicated: Coroutine[Any, Any, None], tp: TopicPartition, marker: Marker) -> None:
+    async def _tell_when(self, replicated: Coroutine[Any, Any, None], tp: TopicPartition, marker: Marker) -> Begun:
         """Tell of a marker in ``__consumer_offsets`` when all have it, though the asker has hung up: it is in the log.
-        Raises ApiError if that will not be.
+        Raises ApiError, and so does what it returns, if that will not be.
         """
 
-        async def end() -> None:
+        async def tell() -> None:
             await replicated
             self._end_offsets(tp.partition, marker.producer.producer_id, marker.commit)
 
         held = self._replicas.partition(tp)
-        await (end() if held.is_committed(held.log_end_offset - 1) else to_its_end(end()))
+        if held.is_committed(held.log_end_offset - 1):
+            await tell()
+            return ErrorCode.NONE
+        telling = asyncio.ensure_future(tell())
+        telling.add_done_callback(retrieve)
+        return asyncio.shield(telling)
 
     async def _send(self, endpoint: Endpoint, marker: Marker, partitions: list[TopicPartition]) -> Codes:
         try:
