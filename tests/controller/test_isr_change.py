@@ -90,6 +90,16 @@ def test_what_is_not_there_or_is_going_away_is_unknown():
     assert judge(context_of(deleting={"u"}), TP, change(1, 2, 3)) == PartitionState(1, 5, (1, 2, 3), CONTROLLER_EPOCH)
 
 
+def test_a_change_that_was_meant_for_another_topic_of_the_name_is_not_written():
+    """It was deleted, and made again, after the name was looked up; its first state has the same numbers."""
+    asked = change(1, 2, 3)._replace(topic_id=ID)
+    assert judge(context_of(), TP, asked) == PartitionState(1, 5, (1, 2, 3), CONTROLLER_EPOCH)
+    context = context_of()
+    context.assign(TopicAssignment(TP.topic, {0: REPLICAS}, UUID(int=2)))
+    assert judge(context, TP, asked) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert judge(context, TP, asked._replace(isr=(1, 2))) is ErrorCode.UNKNOWN_TOPIC_ID, "nor does it stand so already"
+
+
 def test_one_that_is_gone_or_has_no_disk_for_it_does_not_join():
     gone, refused = context_of(brokers=(1, 2)), context_of()
     refused.refused(3, TP, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import NamedTuple
+from uuid import UUID
 
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.eligible import out_of_sync
@@ -27,6 +28,10 @@ class IsrChange(NamedTuple):
     """Of the members, as the leader knows them; -1 where it does not."""
     partition_epoch: int
     """The version of the state that the leader knows."""
+    topic_id: UUID | None = None
+    """The topic that the leader means; None where it does not say. When the change is judged the name may be another
+    topic's, whose first states are numbered alike.
+    """
 
 
 def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> PartitionState | ErrorCode:
@@ -34,15 +39,11 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
     state = context.states.get(tp)
     if state is None or tp.topic in context.deleting:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if change.leader_epoch > state.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader knows of decisions that this controller does not
-    if change.leader_epoch < state.leader_epoch or change.leader != state.leader:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    if set(change.isr) == set(state.isr) and change.partition_epoch <= state.version:
-        return ErrorCode.NONE  # the answer was lost
-    if change.partition_epoch != state.version:
-        is_behind = change.partition_epoch < state.version
-        return ErrorCode.INVALID_UPDATE_VERSION if is_behind else ErrorCode.NOT_CONTROLLER
+    if change.topic_id not in (None, context.assignments[tp.topic].topic_id):
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    outdated = _outdated(state, change)
+    if outdated is not None:
+        return outdated
     if change.leader not in change.isr or len(set(change.isr)) < len(change.isr):
         return ErrorCode.INVALID_REQUEST
     if not set(change.isr) <= {*context.replicas(tp), *state.isr}:  # who was to go may be in sync still
@@ -61,6 +62,20 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
         last_known=others.last_known,
         min_isr=min_isr,
     )
+
+
+def _outdated(state: PartitionState, change: IsrChange) -> ErrorCode | None:
+    """What is answered to a leader that asks over another state than this one; None to one that asks over this."""
+    if change.leader_epoch > state.leader_epoch:
+        return ErrorCode.NOT_CONTROLLER  # the leader knows of decisions that this controller does not
+    if change.leader_epoch < state.leader_epoch or change.leader != state.leader:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if set(change.isr) == set(state.isr) and change.partition_epoch <= state.version:
+        return ErrorCode.NONE  # the answer was lost
+    if change.partition_epoch != state.version:
+        is_behind = change.partition_epoch < state.version
+        return ErrorCode.INVALID_UPDATE_VERSION if is_behind else ErrorCode.NOT_CONTROLLER
+    return None
 
 
 def _is_online(context: ControllerContext, tp: TopicPartition, member: int, epoch: int) -> bool:

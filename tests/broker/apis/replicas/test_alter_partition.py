@@ -81,7 +81,7 @@ def test_a_leader_of_kafkas_may_say_no_epochs():
         return await alter_partition.handle(broker, ApiRequest(ApiKey.ALTER_PARTITION, 2, "c", Caller("h"), decoded))
 
     assert asyncio.run(handled()).topics[0].partitions[0].partition_epoch == 8
-    assert controller.asked == (1, 101, {T0: IsrChange(1, 5, (1, 2), (-1, -1), 7)})
+    assert controller.asked == (1, 101, {T0: IsrChange(1, 5, (1, 2), (-1, -1), 7, ID)})
 
 
 def told(answer):
@@ -95,7 +95,7 @@ def told(answer):
 def test_the_controller_is_asked_for_what_the_leader_wants_and_the_state_is_told():
     controller = Controller({T0: PartitionState(1, 5, (1, 2), 4, version=8)})
     answer = handle(controller, topic(partition(0, 1, 2, epochs=(101, -1))))
-    assert controller.asked == (1, 101, {T0: IsrChange(1, 5, (1, 2), (101, -1), 7)})
+    assert controller.asked == (1, 101, {T0: IsrChange(1, 5, (1, 2), (101, -1), 7, ID)})
     (found,) = answer.topics[0].partitions
     assert (answer.error_code, found.error_code, found.leader_id, found.leader_epoch) == (0, 0, 1, 5)
     assert (list(found.isr), found.partition_epoch, found.leader_recovery_state) == ([1, 2], 8, 0)

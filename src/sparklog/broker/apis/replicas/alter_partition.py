@@ -57,7 +57,7 @@ def _asked(message: AlterPartitionRequest, names: _Names) -> Steps[dict[TopicPar
         if name is None:
             continue
         for each in topic.partitions:
-            asked[TopicPartition(name, each.partition_index)] = _change(message.broker_id, each)
+            asked[TopicPartition(name, each.partition_index)] = _change(message.broker_id, topic.topic_id, each)
             yield
     return asked
 
@@ -80,11 +80,11 @@ def _tell(
     return _told(number, ErrorCode.UNKNOWN_TOPIC_ID if name is None else outcomes[TopicPartition(name, number)])
 
 
-def _change(leader: int, asked: _Asked) -> IsrChange:
+def _change(leader: int, topic_id: UUID | None, asked: _Asked) -> IsrChange:
     members = [(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs or ()]
     members = members or [(each, UNKNOWN_EPOCH) for each in asked.new_isr or ()]  # version 2 says no epochs
     isr, epochs = tuple(each for each, _ in members), tuple(epoch for _, epoch in members)
-    return IsrChange(leader, asked.leader_epoch, isr, epochs, asked.partition_epoch)
+    return IsrChange(leader, asked.leader_epoch, isr, epochs, asked.partition_epoch, topic_id)
 
 
 def _told(number: int, outcome: PartitionState | ErrorCode) -> _Topic.PartitionData:
