@@ -300,6 +300,28 @@ def test_a_position_beyond_where_its_epoch_ended_goes_back_there(caplog):
     run(test)
 
 
+def test_a_position_that_moves_while_it_is_asked_about_is_asked_about_again():
+    """Records that were taken before are given one by one. Where an earlier epoch ended says nothing of later ones."""
+
+    async def test(rig):
+        rig.subscription.assign([A])
+        rig.stands(A, 40, 4)
+        ends, ended = {4: 45, 5: 60}, rig._ended
+
+        def give_meanwhile(asked):
+            if asked.leader_epoch == 4:
+                rig.subscription.consumed(A, Position(50, 5))
+            rig.ends = {0: (_E.NONE, asked.leader_epoch, ends[asked.leader_epoch])}
+            return ended(asked)
+
+        rig._ended = give_meanwhile
+        assert await rig.settled() == {A: 50}
+        assert rig.asked == [(1, {0: (EPOCH, 4)}), (1, {0: (EPOCH, 5)})]
+        assert not rig.subscription.to_validate()
+
+    run(test)
+
+
 @pytest.mark.parametrize("end", [(-1, -1), (3, -1), (-1, 20)])
 def test_a_position_of_which_the_new_leader_knows_nothing_is_reset(caplog, end):
     async def test(rig):

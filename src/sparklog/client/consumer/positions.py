@@ -158,21 +158,25 @@ class Positions:
                     self._subscription.place(tp, incarnations[tp], Position(at.offset))
 
     async def _validate(self) -> None:
-        """Ask where the epoch of the record before each position ended, by the leader's history."""
+        """Ask where the epoch of the record before each position ended, by the leader's history.
+
+        A position that moves meanwhile, for records that were taken before are still being given one by one, is asked
+        about again: the answer is about another epoch.
+        """
         waiting = {tp: self._subscription.state(tp).incarnation for tp in self._subscription.to_validate()}
         by_leader, leaderless = await self._by_leader(waiting)
         for broker, partitions in by_leader.items():
-            wanted = {}
-            for tp in partitions:
+            wanted, positions = {}, self._subscription.positions(partitions)
+            for tp, position in positions.items():
                 info = self._session.leaders.partition(tp)
-                position = self._subscription.positions([tp]).get(tp)
-                if info is not None and position is not None:
+                if info is not None:
                     wanted[tp] = (info.leader_epoch, position.epoch)
             answer = await self._session.request(broker, ApiKey.OFFSET_FOR_LEADER_EPOCH, epoch_request(wanted))
             for tp, code, epoch, end in epoch_ends(answer):
                 if code is not ErrorCode.NONE:
                     raise ApiError(code, f"the leader epochs of partition {tp}: {code.name}")
-                if self._subscription.is_current(tp, waiting[tp]):
+                is_current = self._subscription.is_current(tp, waiting[tp])
+                if is_current and self._subscription.state(tp).position == positions[tp]:
                     self._judge(tp, waiting[tp], LeaderEpoch(wanted[tp][0]), Position(end, LeaderEpoch(epoch)))
         self._raise_leaderless(leaderless)
 
