@@ -12,6 +12,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.security.tokens import DelegationTokens
 from sparklog.config.security_protocol import SecurityProtocol
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
+from sparklog.net.tasks import to_its_end
 from sparklog.security.delegation.token import DelegationToken, TokenRules
 from sparklog.security.principal import ANONYMOUS, Principal
 
@@ -65,10 +66,18 @@ async def change_shown(
     try:
         check_connection(request)
         tokens = enabled(broker)
-        shown, by = bytes(request.message.hmac), request.caller.principal
-        with told():
-            before, after = await tokens.change(shown, by, partial(rule, tokens.rules), period_ms)
+        after = await to_its_end(_changed(tokens, request, rule, period_ms, deed))
     except ApiError as error:
         return error.code, NEVER
-    tokens.audit.administered(request.caller, "removed" if after is None else deed, [before])
     return ErrorCode.NONE, broker.clock.now_ms() if after is None else after.expires_ms
+
+
+async def _changed(
+    tokens: DelegationTokens, request: ApiRequest[Any], rule: Rule, period_ms: int, deed: str
+) -> DelegationToken | None:
+    """The token as it is then; the audit log has what was done, though the client has hung up. Raises ApiError."""
+    shown, by = bytes(request.message.hmac), request.caller.principal
+    with told():
+        before, after = await tokens.change(shown, by, partial(rule, tokens.rules), period_ms)
+    tokens.audit.administered(request.caller, "removed" if after is None else deed, [before])
+    return after

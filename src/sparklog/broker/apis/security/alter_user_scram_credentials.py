@@ -13,6 +13,7 @@ from itertools import chain
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import check
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
+from sparklog.net.tasks import to_its_end
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
 from sparklog.security.access import Operation
@@ -36,7 +37,9 @@ async def handle(
         if not broker.controller.is_active:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         check(broker, request, Operation.ALTER)
-        results = [await _altered(broker, request, *each) async for each in broker.turns.paced(asked.items())]
+        results = [
+            await to_its_end(_altered(broker, request, *each)) async for each in broker.turns.paced(asked.items())
+        ]
     except ApiError as error:
         results = [_result(each, error) async for each in broker.turns.paced(sorted(asked))]
     return AlterUserScramCredentialsResponse(throttle_time_ms=0, results=results)
@@ -56,7 +59,7 @@ async def _altered(
     user: str,
     asked: list[_Change],
 ) -> _Result:
-    """Change one user's credentials, all or none."""
+    """Change one user's credentials, all or none; the audit log has what was changed, though the client has hung up."""
     try:
         entity, settings = await _checked(broker, user, asked)
 

@@ -10,6 +10,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.acl_requests import changed, lists_for
 from sparklog.broker.security.acls import Acls
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.tasks import to_its_end
 from sparklog.net.turns import Turns
 from sparklog.protocol.acls import read_binding
 from sparklog.protocol.api_key import ApiKey
@@ -17,6 +18,7 @@ from sparklog.protocol.messages import CreateAclsRequest, CreateAclsResponse
 from sparklog.security.access import Operation
 from sparklog.security.acl.binding import AclBinding
 from sparklog.security.acl.checking import complaint_about
+from sparklog.security.acl.entry import AclEntry
 from sparklog.security.acl.pattern import ResourcePattern
 from sparklog.security.caller import Caller
 
@@ -54,15 +56,22 @@ async def _add(acls: Acls, turns: Turns, caller: Caller, answers: Answers) -> No
             places.setdefault(each.pattern, []).append(place)
     for pattern, own in places.items():
         entries = frozenset(each.entry for each in map(answers.__getitem__, own) if isinstance(each, AclBinding))
-        outcome: ApiError | None = None
-        try:
-            before = await changed(acls, pattern, entries.union)
-            async for added in turns.paced(sorted(entries - before)):
-                acls.audit.administered(caller, "added", [AclBinding(pattern, added)])
-        except ApiError as error:
-            outcome = error
+        outcome = await to_its_end(_add_to(acls, turns, caller, pattern, entries))
         for place in own:
             answers[place] = outcome
+
+
+async def _add_to(
+    acls: Acls, turns: Turns, caller: Caller, pattern: ResourcePattern, entries: frozenset[AclEntry]
+) -> ApiError | None:
+    """Why they could not be added. What was is in the audit log, though the client has hung up."""
+    try:
+        before = await changed(acls, pattern, entries.union)
+    except ApiError as error:
+        return error
+    async for added in turns.paced(sorted(entries - before)):
+        acls.audit.administered(caller, "added", [AclBinding(pattern, added)])
+    return None
 
 
 def _result(answer: AclBinding | ApiError | None) -> _Result:

@@ -6,6 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import check
 from sparklog.broker.handling.token_requests import NEVER, check_connection, enabled, told
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.tasks import to_its_end
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from sparklog.security.access import Operation, Resource, ResourceType
@@ -43,10 +44,14 @@ async def _create(broker: BrokerContext, request: Asked, owner: Principal) -> De
     if not owner.kind or any(each.kind != USER for each in renewers):
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE, f"renewers are of the kind {USER}, and an owner has a kind")
     tokens = enabled(broker)
-    with told():
-        token = await tokens.create(owner, request.caller.principal, renewers, request.message.max_lifetime_ms)
-    tokens.audit.administered(request.caller, "created", [token])
-    return token
+
+    async def create() -> DelegationToken:
+        with told():
+            token = await tokens.create(owner, request.caller.principal, renewers, request.message.max_lifetime_ms)
+        tokens.audit.administered(request.caller, "created", [token])
+        return token
+
+    return await to_its_end(create())  # what is created is in the audit log, though the client has hung up
 
 
 def _answer(token: DelegationToken, token_hmac: bytes, code: ErrorCode) -> CreateDelegationTokenResponse:

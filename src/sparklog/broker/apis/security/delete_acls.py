@@ -13,6 +13,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.acl_requests import changed, lists_for
 from sparklog.broker.security.acls import Acls
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.tasks import to_its_end
 from sparklog.net.turns import Turns
 from sparklog.protocol.acls import read_filter
 from sparklog.protocol.api_key import ApiKey
@@ -49,7 +50,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[DeleteAclsRequest]) 
     try:
         acls = lists_for(broker, request, Operation.ALTER)
         for pattern, finding in (await _targets(acls, broker.turns, outcomes)).items():
-            await _delete(acls, broker.turns, request.caller, pattern, finding)
+            await to_its_end(_delete(acls, broker.turns, request.caller, pattern, finding))
     except ApiError as error:
         for each in outcomes:
             each.error = error
@@ -77,6 +78,7 @@ async def _targets(acls: Acls, turns: Turns, outcomes: Sequence[_Outcome]) -> di
 async def _delete(
     acls: Acls, turns: Turns, caller: Caller, pattern: ResourcePattern, finding: Sequence[_Outcome]
 ) -> None:
+    """What is removed is in the audit log, though the client has hung up."""
     found: dict[AclEntry, _Outcome] = {}
 
     def remaining(entries: frozenset[AclEntry]) -> frozenset[AclEntry]:
