@@ -267,6 +267,21 @@ def test_a_log_that_is_cut_off_after_planning(reader, make_topic, produce, fail)
         assert _offsets(reader(topic, **options), [longer]) == list(range(10))
 
 
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_what_is_not_committed_yet_is_not_lost(reader, make_topic, servers, fail):
+    topic = make_topic()
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"x", partition=0)
+    producer.flush(30)
+    tasks = reader(topic).partitions()
+    options = {"kafka.isolation.level": "read_committed", "kafka.default.api.timeout.ms": "500", "failOnDataLoss": fail}
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_BROKER_ERROR.*a transaction is open there"):
+        _offsets(reader(topic, **options), tasks)
+    producer.abort_transaction(30)
+
+
 def test_offsets_that_hold_no_records_are_no_loss(reader, make_topic, servers):
     topic = make_topic()
     producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})

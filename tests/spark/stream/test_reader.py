@@ -122,6 +122,31 @@ def test_a_query_goes_on_without_a_partition_that_a_topic_created_again_has_not(
         assert running.batch() == [value]
 
 
+@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_query_that_reads_committed_records_alone_from_now_on_waits_for_what_is_open(
+    query, servers, make_topic, available_now, fail
+):
+    topic = make_topic()
+    with Producer({"bootstrap.servers": servers, "transactional.id": topic}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"a")
+        producer.flush()
+        running = query(subscribe=topic)
+        assert running.batch() == [b"a"]
+        committed = {"kafka.isolation.level": "read_committed", "fetchOffset.numRetries": "0", "failOnDataLoss": fail}
+        later = query(running.checkpoint, subscribe=topic, **committed)
+        if available_now:
+            later.reader.prepareForTriggerAvailableNow()
+        assert [later.batch(), later.batch()] == [[], []], "it is not lost"
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"b")
+        producer.commit_transaction()
+        assert query(later.checkpoint, subscribe=topic, **committed).batch() == [b"b"]
+
+
 def test_a_topic_that_is_deleted(query, metadata, make_topic, produce):
     gone, there = make_topic(suffix="-gone"), make_topic(suffix="-there")
     produce(gone, {"value": b"a"})

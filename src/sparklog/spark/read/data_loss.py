@@ -14,7 +14,7 @@ from sparklog.cluster.info import TopicInfo
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.spark.read.offsets import OffsetRange
-from sparklog.structs import TopicPartition
+from sparklog.structs import IsolationLevel, TopicPartition
 
 _log = logging.getLogger(__name__)
 _ADVICE = "to read on with what there is, set the option failOnDataLoss to false (an offload: --accept-loss)"
@@ -72,7 +72,8 @@ def offset_after_loss(
             DataLoss.RECREATED, f"{missing}, but topic {tp.topic!r} was deleted and created again meanwhile"
         )
         return wanted.end
-    first, last = earliest_offsets(cluster, [tp])[tp], latest_offsets(cluster, [tp])[tp]
+    first = earliest_offsets(cluster, [tp])[tp]
+    last = latest_offsets(cluster, [tp], IsolationLevel.READ_UNCOMMITTED)[tp]  # what is not committed yet is not lost
     if first > position:
         reporter.report(
             DataLoss.EXPIRED, f"{missing}, but the partition now begins at {first}: older records are deleted"

@@ -7,7 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.cluster.offsets import LATEST, OffsetAndTimestamp, earliest_offsets, list_offsets, plain_offsets
+from sparklog.client.cluster.offsets import (
+    LATEST,
+    OffsetAndTimestamp,
+    earliest_offsets,
+    latest_offsets,
+    list_offsets,
+    plain_offsets,
+)
 from sparklog.cluster.info import TopicInfo
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.spark.options.limits import Edge, GlobalTimestamp, Limit, SpecificTimestamps
@@ -15,7 +22,7 @@ from sparklog.spark.options.selection import Assign, Subscribe, SubscribePattern
 from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets
 from sparklog.spark.read.options import ReadOptions
-from sparklog.structs import DECISIONS_TOPIC, NO_EPOCH, LeaderEpoch, TopicPartition
+from sparklog.structs import DECISIONS_TOPIC, NO_EPOCH, IsolationLevel, LeaderEpoch, TopicPartition
 
 TopicIds = dict[TopicPartition, UUID]
 
@@ -205,6 +212,10 @@ class OffsetResolver(Resolver):
         found = list_offsets(self._cluster, dict.fromkeys(partitions, LATEST))
         epochs = {tp: each.leader_epoch for tp, each in found.items() if each and each.leader_epoch != NO_EPOCH}
         return plain_offsets(found), epochs
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The offset after the last record of each partition's log, committed or not."""
+        return latest_offsets(self._cluster, partitions, IsolationLevel.READ_UNCOMMITTED)
 
     def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         return list_offsets(self._cluster, wanted)

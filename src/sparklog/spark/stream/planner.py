@@ -23,7 +23,7 @@ from sparklog.spark.read.sizes import PartitionSizes, SizeEstimator
 from sparklog.spark.stream.group_progress import GroupProgress
 from sparklog.spark.stream.offset import Epochs, StreamOffset
 from sparklog.spark.stream.truncation import TruncationDetector
-from sparklog.structs import TopicPartition
+from sparklog.structs import IsolationLevel, TopicPartition
 
 Sources = Callable[[ClusterMetadata, ReadOptions], tuple[OffsetResolver, SizeEstimator]]
 
@@ -192,12 +192,22 @@ class StreamPlanner:
         lost = {tp for tp, wait in zip(ahead, waits, strict=True) if wait <= 0}
         for tp in lost:
             del self._behind_since[tp]
+        lost = self._not_in_the_log(lost, ahead)
         for tp in sorted(lost):
             self._data_loss.report(
                 DataLoss.TRUNCATED,
                 f"partition {tp} ends at offset {known[tp]}, before {ahead[tp]}, up to where it was read already",
             )
         return lost
+
+    def _not_in_the_log(self, partitions: set[TopicPartition], read: Offsets) -> set[TopicPartition]:
+        """Those whose log ends before where they were read. In others a transaction is open there: an earlier run was
+        not to read committed records alone.
+        """
+        if not partitions or self._options.client.isolation_level is IsolationLevel.READ_UNCOMMITTED:
+            return partitions
+        ends = self._resolver.high_watermarks(partitions)
+        return {tp for tp in partitions if ends[tp] < read[tp]}
 
     def _begin(self, start: StreamOffset, end: StreamOffset) -> Offsets:
         """Where a batch starts in each partition of its end. A new partition starts at its first offset, normally 0.

@@ -245,8 +245,10 @@ class _RangeReader:
         )
 
     def _stalled(self) -> ApiError:
+        is_committed = self._isolation is IsolationLevel.READ_COMMITTED
+        why = "a transaction is open there, or its" if is_committed else "its"
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"partition {self._tp} gave nothing at offset {self._position.offset} (of {self._start} to {self._end})"
-            f" for {self._config.api_timeout_ms} ms: its high watermark has not come back that far",
+            f" for {self._config.api_timeout_ms} ms: {why} high watermark has not come back that far",
         )
