@@ -11,7 +11,9 @@ Invariants:
    reader may see. Two answers at the same offset must show the gap, since one may come from a leader that has only just
    heard of its high watermark. Each must be without a record though there was room for some: the records of other
    partitions in the same answer may have used up ``max.bytes``, and then nothing is no sign. Nor is a part of a batch,
-   which brokers send where the rest found no room beside others; without others it is a mistake of the broker.
+   which brokers send where the rest found no room beside others; without others it is a mistake of the broker. Nor is
+   it a sign where the offset comes before the leader's own log: Kafka answers with nothing as long as its remote
+   storage (KIP-405) is slow. So a driver looks where that log begins when ``may_be_gap`` says so.
 3. A refusal moves nothing, nor does damage: where the first batch of an answer is damaged, the reader stays before it.
 """
 
@@ -52,6 +54,11 @@ def refusal_of(code: ErrorCode) -> Refusal | None:
 def fed(answers: Iterable[FetchedPartition]) -> int:
     """How many partitions of an answer have records. A partition had room where no other one has any."""
     return sum(1 for each in answers if each.records)
+
+
+def may_be_gap(fetched: FetchedPartition, offset: int, isolation: IsolationLevel) -> bool:
+    """Whether an answer to a fetch at ``offset`` has nothing of what it says there is."""
+    return not fetched.records and visible_end(fetched, isolation) > offset
 
 
 class FetchPosition:

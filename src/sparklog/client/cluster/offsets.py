@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from sparklog.structs import NO_EPOCH, Endpoint, IsolationLevel, LeaderEpoch, TopicPartition
@@ -15,6 +16,9 @@ T = TypeVar("T")
 
 LATEST = -1
 EARLIEST = -2
+_EARLIEST_LOCAL = -4
+_FIRST_WITH_LOCAL = 8
+"""The version of ListOffsets from which on brokers may know it."""
 _Topic = ListOffsetsRequest.ListOffsetsTopic
 _Partition = _Topic.ListOffsetsPartition
 
@@ -80,6 +84,20 @@ def ask_leaders(
 def earliest_offsets(cluster: ClusterMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The first offset that each partition still has."""
     return plain_offsets(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)))
+
+
+def local_start(connection: BlockingConnection, tp: TopicPartition, timeout_ms: int) -> int | None:
+    """The first offset in the log of the leader that is asked; what it has before is in remote storage (KIP-405).
+
+    None where it does not tell: then it has no such storage. Raises ApiError, ConnectionFailed.
+    """
+    if connection.versions.highest(ApiKey.LIST_OFFSETS) < _FIRST_WITH_LOCAL:
+        return None
+    request = list_offsets_request({tp: _EARLIEST_LOCAL}, IsolationLevel.READ_UNCOMMITTED, timeout_ms)
+    ((_, code, at),) = listed_offsets(connection.request(ApiKey.LIST_OFFSETS, request))
+    if code is not ErrorCode.NONE:
+        raise ApiError(code, f"where the log of partition {tp} begins at broker {connection.endpoint}: {code.name}")
+    return None if at is None else at.offset
 
 
 def latest_offsets(

@@ -32,7 +32,8 @@ class _Leader:
 
     endpoint = _ENDPOINT
     closed = False
-    versions = SimpleNamespace(best=lambda api, ceiling: fetch.MAX_VERSION)
+    versions = SimpleNamespace(best=lambda api, ceiling: fetch.MAX_VERSION, highest=lambda api: 8)
+    local_start = 0
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -76,6 +77,12 @@ class _Leader:
         body = fetch.encode_response(partitions, fetch.MAX_VERSION, throttle_ms=throttle_ms)
         return ApiKey.FETCH, fetch.MAX_VERSION, memoryview(b"".join(map(bytes, body)))
 
+    def request(self, api, build):
+        asked = build(8)
+        assert (api, asked.topics[0].partitions[0].timestamp) == (ApiKey.LIST_OFFSETS, -4)
+        found = SimpleNamespace(partition_index=0, error_code=0, timestamp=-1, offset=self.local_start, leader_epoch=0)
+        return SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[found])])
+
     def close(self):
         pass
 
@@ -100,6 +107,23 @@ def test_a_range_whose_last_records_compaction_took_ends_there():
     leader = _Leader(_fetched(_batch(0, 5)), _fetched())
     assert leader.read(0, 100) == [0]
     assert leader.asked == [0, 5, 5]
+
+
+def test_what_is_in_remote_storage_is_waited_for():
+    nothing = _fetched()
+    leader = _Leader(nothing, nothing, nothing, _fetched(_batch(0, 50)), nothing, nothing, _fetched(_batch(50, 50)))
+    leader.local_start = 60
+    assert leader.read(0, 100) == [0, 50]
+
+
+def test_remote_storage_that_is_slow_is_told_of():
+    leader = _Leader(_fetched())
+    leader.local_start = 60
+    with pytest.raises(
+        ApiError, match=r"nothing at offset 0 .* in the leader's remote storage, which is slow"
+    ) as caught:
+        leader.read(0, 100)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize("sent", range(3))

@@ -6,11 +6,11 @@ from collections.abc import Generator, Iterator
 from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.cluster.offsets import earliest_offsets, latest_offsets
+from sparklog.client.cluster.offsets import earliest_offsets, latest_offsets, local_start
 from sparklog.cluster.info import TopicInfo
 from sparklog.cluster.leader_errors import is_leader_error
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
-from sparklog.fetch.position import FetchPosition, Refusal, refusal_of
+from sparklog.fetch.position import FetchPosition, Refusal, may_be_gap, refusal_of
 from sparklog.fetch.read_replica import ReadReplicas
 from sparklog.net.connection import BlockingConnection
 from sparklog.net.throttle import throttle_seconds
@@ -94,6 +94,8 @@ class _RangeReader:
         self._in_flight = False
         self._is_throttled = False
         """The last answer had nothing but a wait, for a quota."""
+        self._is_remote = False
+        """The last answer had nothing, and what was asked for is in the leader's remote storage."""
         self._replicas = ReadReplicas(self._config.client_rack, self._config.metadata_max_age_ms / 1000)
 
     def batches(self) -> Iterator[RecordBatch]:
@@ -137,7 +139,8 @@ class _RangeReader:
         if fetched is None:
             return None
         before = self._position.offset
-        found = self._position.take(fetched, had_room=True)
+        self._is_remote = may_be_gap(fetched, before, self._isolation) and self._is_before_the_log()
+        found = self._position.take(fetched, had_room=not self._is_remote)
         if found.next_offset == before:
             if self._replicas.failed(self._tp, self._now):  # the end of the range is committed: the leader shows it
                 self.hang_up()
@@ -146,6 +149,11 @@ class _RangeReader:
         if found.next_offset < self._end:
             self._ask_ahead()
         return found.batches
+
+    def _is_before_the_log(self) -> bool:
+        assert self._connection is not None
+        start = local_start(self._connection, self._tp, self._config.request_timeout_ms)
+        return start is not None and self._position.offset < start
 
     def _ask_ahead(self) -> None:
         """Ask while what came is used. What fails here fails again, and is judged, when the answer is wanted."""
@@ -245,10 +253,13 @@ class _RangeReader:
         )
 
     def _stalled(self) -> ApiError:
-        is_committed = self._isolation is IsolationLevel.READ_COMMITTED
-        why = "a transaction is open there, or its" if is_committed else "its"
+        why = "its high watermark has not come back that far"
+        if self._isolation is IsolationLevel.READ_COMMITTED:
+            why = f"a transaction is open there, or {why}"
+        if self._is_remote:
+            why = "it is in the leader's remote storage, which is slow"
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"partition {self._tp} gave nothing at offset {self._position.offset} (of {self._start} to {self._end})"
-            f" for {self._config.api_timeout_ms} ms: {why} high watermark has not come back that far",
+            f" for {self._config.api_timeout_ms} ms: {why}",
         )
