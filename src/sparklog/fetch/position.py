@@ -58,7 +58,8 @@ def fed(answers: Iterable[FetchedPartition]) -> int:
 
 def may_be_gap(fetched: FetchedPartition, offset: int, isolation: IsolationLevel) -> bool:
     """Whether an answer to a fetch at ``offset`` has nothing of what it says there is."""
-    return not fetched.records and visible_end(fetched, isolation) > offset
+    is_empty = fetched.error is ErrorCode.NONE and not fetched.records and fetched.preferred_read_replica < 0
+    return is_empty and visible_end(fetched, isolation) > offset
 
 
 class FetchPosition:

@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -27,14 +28,17 @@ class _Leader:
     endpoint = Endpoint("one", 1)
     closed = False
     topic_id = ID
-    versions = SimpleNamespace(best=lambda api, ceiling: fetch.MAX_VERSION)
+    versions = SimpleNamespace(best=lambda api, ceiling: fetch.MAX_VERSION, highest=lambda api: 8)
+    local_start = 0
 
     def __init__(self, *answers):
         self.answers = list(answers)
         self.asked = []
         self.config = ClientConfig(api_timeout_ms=0)
         self.clock, self.brokers = ManualClock(), {}
-        self.pool = SimpleNamespace(take=lambda endpoint: self, give_back=lambda connection: None)
+        self.pool = SimpleNamespace(
+            take=lambda endpoint: self, give_back=lambda connection: None, borrow=lambda endpoint: nullcontext(self)
+        )
 
     def led(self, partitions):
         return {self.endpoint: list(partitions)}, []
@@ -53,6 +57,21 @@ class _Leader:
 
     def retrying(self, attempt, *, between):
         return retrying(self.backoff(), attempt, between=between)
+
+    def request(self, api, build):
+        (topic,) = build(8).topics
+        assert [each.timestamp for each in topic.partitions] == [-4] * len(topic.partitions)
+        found = [
+            SimpleNamespace(
+                partition_index=each.partition_index,
+                error_code=0,
+                timestamp=-1,
+                offset=self.local_start,
+                leader_epoch=0,
+            )
+            for each in topic.partitions
+        ]
+        return SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=found)])
 
     def close(self):
         """What it was asked is not answered any more."""
@@ -87,6 +106,15 @@ def test_a_gap_is_passed_over_when_two_answers_without_any_record_show_it():
         assert consumer.positions[B] == 5
     assert consumer.poll() == {}
     assert consumer.positions == {A: 100, B: 100}
+
+
+def test_what_is_in_remote_storage_is_no_gap():
+    leader = _Leader([_fetched(A)], [_fetched(A)], [_fetched(A)], [_fetched(A, _batch(0))])
+    leader.local_start = 60
+    consumer = BatchConsumer(leader, {A: 0})
+    for _ in range(3):
+        assert consumer.poll() == {}
+    assert [each.base_offset for each in consumer.poll()[A]] == [0]
 
 
 def test_a_topic_that_was_made_anew_is_not_read_on_at_the_offset_of_the_one_before():

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.net.connection import BlockingConnection
+from sparklog.net.versions import PeerVersions
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from sparklog.structs import NO_EPOCH, Endpoint, IsolationLevel, LeaderEpoch, TopicPartition
@@ -86,18 +87,30 @@ def earliest_offsets(cluster: ClusterMetadata, partitions: Iterable[TopicPartiti
     return plain_offsets(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)))
 
 
-def local_start(connection: BlockingConnection, tp: TopicPartition, timeout_ms: int) -> int | None:
-    """The first offset in the log of the leader that is asked; what it has before is in remote storage (KIP-405).
+def local_starts_request(
+    partitions: Iterable[TopicPartition], versions: PeerVersions, timeout_ms: int
+) -> Callable[[int], ListOffsetsRequest] | None:
+    """Ask a leader for the first offset in its own log of each: what it has before is in remote storage (KIP-405).
 
-    None where it does not tell: then it has no such storage. Raises ApiError, ConnectionFailed.
+    None for a broker of a version that knows no such storage.
     """
-    if connection.versions.highest(ApiKey.LIST_OFFSETS) < _FIRST_WITH_LOCAL:
+    if versions.highest(ApiKey.LIST_OFFSETS) < _FIRST_WITH_LOCAL:
         return None
-    request = list_offsets_request({tp: _EARLIEST_LOCAL}, IsolationLevel.READ_UNCOMMITTED, timeout_ms)
-    ((_, code, at),) = listed_offsets(connection.request(ApiKey.LIST_OFFSETS, request))
-    if code is not ErrorCode.NONE:
-        raise ApiError(code, f"where the log of partition {tp} begins at broker {connection.endpoint}: {code.name}")
-    return None if at is None else at.offset
+    return list_offsets_request(dict.fromkeys(partitions, _EARLIEST_LOCAL), IsolationLevel.READ_UNCOMMITTED, timeout_ms)
+
+
+def remote(wanted: Mapping[TopicPartition, int], answer: ListOffsetsResponse) -> set[TopicPartition]:
+    """The partitions whose offset in ``wanted`` comes before the leader's own log, or may do so, by its answer."""
+    starts = {tp: at.offset for tp, code, at in listed_offsets(answer) if code is ErrorCode.NONE and at is not None}
+    return {tp for tp, offset in wanted.items() if tp not in starts or offset < starts[tp]}
+
+
+def remote_at(
+    connection: BlockingConnection, wanted: Mapping[TopicPartition, int], timeout_ms: int
+) -> set[TopicPartition]:
+    """``remote``, asked on a connection to the leader. Raises ApiError, ConnectionFailed."""
+    request = local_starts_request(wanted, connection.versions, timeout_ms) if wanted else None
+    return set() if request is None else remote(wanted, connection.request(ApiKey.LIST_OFFSETS, request))
 
 
 def latest_offsets(

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.cluster.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets
+from sparklog.client.cluster.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets, remote_at
 from sparklog.client.cluster.retry import Backoff
 from sparklog.client.consumer.record import Header
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError, SparklogError
-from sparklog.fetch.position import FetchPositions, Refusal, fed, refusal_of
+from sparklog.fetch.position import FetchPositions, Refusal, fed, may_be_gap, refusal_of
 from sparklog.fetch.read_replica import ReadReplicas
 from sparklog.fetch.scan import unreadable
 from sparklog.net.connection import BlockingConnection
@@ -199,15 +199,33 @@ class BatchConsumer:
             raise ApiError(error, f"fetch from broker {connection.endpoint}: {error.name}")
         return partitions
 
+    def _remote(
+        self, answers: Mapping[TopicPartition, FetchedPartition], wanted: Mapping[TopicPartition, int]
+    ) -> set[TopicPartition]:
+        """The partitions of which a leader may have given nothing because its remote storage is slow."""
+        isolation = self._config.isolation_level
+        gaps = {tp: wanted[tp] for tp, answer in answers.items() if may_be_gap(answer, wanted[tp], isolation)}
+        found: set[TopicPartition] = set()
+        if gaps and not fed(answers.values()):
+            try:
+                for leader, led in self._cluster.by_leader(gaps).items():
+                    with self._cluster.pool.borrow(leader) as connection:
+                        places = {tp: gaps[tp] for tp in led}
+                        found |= remote_at(connection, places, self._config.request_timeout_ms)
+            except SparklogError:  # nobody knows
+                return {*gaps}
+        return found
+
     def _take(
-        self, answers: list[FetchedPartition], wanted: Mapping[TopicPartition, int], failure: SparklogError | None
+        self, told: list[FetchedPartition], wanted: Mapping[TopicPartition, int], failure: SparklogError | None
     ) -> tuple[Batches, Positions]:
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
+        answers = {TopicPartition(each.topic or names[each.topic_id], each.partition): each for each in told}
+        remote = self._remote(answers, wanted)
         taken: Batches = {}
         positions = dict(self.positions)
-        with_records = fed(answers)
-        for answer in answers:
-            tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
+        with_records = fed(told)
+        for tp, answer in answers.items():
             refusal = refusal_of(answer.error)
             if refusal is not None and self._replicas.back_to_leader(tp) and refusal is Refusal.OUT_OF_RANGE:
                 continue
@@ -220,7 +238,8 @@ class BatchConsumer:
                 self._replicas.named(tp, answer.preferred_read_replica, self._now)
                 continue
             try:
-                found = self._readers.at(tp, wanted[tp]).take(answer, had_room=with_records == bool(answer.records))
+                had_room = with_records == bool(answer.records) and tp not in remote
+                found = self._readers.at(tp, wanted[tp]).take(answer, had_room=had_room)
             except CorruptRecord as error:
                 self.damaged[tp] = failure = error
                 continue

@@ -44,6 +44,8 @@ class Rig:
         self.asked = []  # (broker, version, request)
         self.answers = []
         self.refusal = None
+        self.local_start = 0
+        self.asked_for_start = []  # brokers
         self.refreshed = []
         self.lost = []
         self.clock = ManualClock()
@@ -94,7 +96,22 @@ class Rig:
         return SimpleNamespace(versions=self._versions, submit=lambda *args, **how: self._submit(broker, *args, **how))
 
     async def _versions(self):
-        return SimpleNamespace(best=lambda api, ceiling: (api is ApiKey.FETCH and ceiling) or fetch.MAX_VERSION)
+        return SimpleNamespace(
+            best=lambda api, ceiling: (api is ApiKey.FETCH and ceiling) or fetch.MAX_VERSION, highest=lambda api: 8
+        )
+
+    async def request(self, broker, api, build):
+        (topic,) = build(8).topics
+        assert (api, [each.timestamp for each in topic.partitions]) == (ApiKey.LIST_OFFSETS, [-4])
+        self.asked_for_start.append(broker)
+        found = SimpleNamespace(
+            partition_index=topic.partitions[0].partition_index,
+            error_code=0,
+            timestamp=-1,
+            offset=self.local_start,
+            leader_epoch=0,
+        )
+        return SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[found])])
 
     async def _submit(self, broker, api, version, body, *, timeout):
         assert api is ApiKey.FETCH
@@ -453,6 +470,21 @@ def test_offsets_that_compaction_took_below_the_end_are_passed_over_when_told_tw
             rig.answer(fetched(A, high_watermark=10))
         await rig.ask()
         assert [rig.wanted_of(each) for each in range(3)] == [[(0, 0)], [(0, 0)], [(0, 10)]]
+
+    run(test)
+
+
+def test_what_is_in_remote_storage_is_waited_for():
+    async def test(rig):
+        rig.read(A)
+        rig.local_start = 5
+        for _ in range(3):
+            rig.answer(fetched(A, high_watermark=10))
+        rig.answer(fetched(A, batch(0)))
+        await rig.ask()
+        assert [rig.wanted_of(each) for each in range(5)] == [[(0, 0)]] * 4 + [[(0, 2)]]
+        assert rig.offsets() == [0]
+        assert rig.asked_for_start == [1, 1, 1]
 
     run(test)
 

@@ -13,10 +13,12 @@ handed over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+from sparklog.client.cluster.offsets import local_starts_request, remote
 from sparklog.client.cluster.retry import is_retriable
 from sparklog.client.cluster.session import DATA, Session
 from sparklog.client.consumer.config import ConsumerConfig
@@ -24,7 +26,7 @@ from sparklog.client.consumer.fetch.buffer import PartitionBuffer, RecordBuffer
 from sparklog.client.consumer.subscription import SubscriptionState
 from sparklog.client.consumer.topics import refresh_wanted
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError, SparklogError
-from sparklog.fetch.position import FetchPositions, Refusal, fed, refusal_of
+from sparklog.fetch.position import FetchPositions, Refusal, fed, may_be_gap, refusal_of
 from sparklog.fetch.read_replica import ReadReplicas
 from sparklog.fetch.session import LOST, FetchPlan, FetchSession
 from sparklog.protocol.api_key import ApiKey
@@ -183,10 +185,31 @@ class Fetcher:
         names = {each.topic_id: each.topic for each in asked.partitions.values()}
         self._answers += 1
         with_records = fed(partitions)
+        remote = await self._remote(partitions, asked, names) if plan.is_full and not with_records else set()
         for fetched in partitions:
-            had_room = with_records == bool(fetched.records)
             # That a partition has nothing is not told in a session's later answers, which are about news alone.
-            self._take(fetched, asked, names, had_room=had_room and (plan.is_full or bool(fetched.records)))
+            is_told = plan.is_full and _named(fetched, names) not in remote
+            had_room = with_records == bool(fetched.records)
+            self._take(fetched, asked, names, had_room=had_room and (is_told or bool(fetched.records)))
+
+    async def _remote(
+        self, partitions: Iterable[FetchedPartition], asked: _Asked, names: Mapping[UUID, str]
+    ) -> set[TopicPartition]:
+        """The partitions of which a leader may have given nothing because its remote storage is slow."""
+        wanted, isolation = asked.partitions, self._config.isolation_level
+        told = {tp: each for each in partitions if (tp := _named(each, names)) in wanted}
+        gaps = {tp: wanted[tp].offset for tp, each in told.items() if may_be_gap(each, wanted[tp].offset, isolation)}
+        by_leader: defaultdict[BrokerId | None, dict[TopicPartition, int]] = defaultdict(dict)
+        for tp, offset in gaps.items():
+            by_leader[self._session.leaders.leader(tp)][tp] = offset
+        found = set(by_leader.pop(None, {}))
+        for leader, places in by_leader.items():
+            assert leader is not None
+            versions = await (await self._session.connection(leader, DATA)).versions()
+            request = local_starts_request(places, versions, self._config.request_timeout_ms)
+            if request is not None:
+                found |= remote(places, await self._session.request(leader, ApiKey.LIST_OFFSETS, request))
+        return found
 
     def _request(self, plan: FetchPlan, asked: _Asked) -> FetchRequest:
         return FetchRequest(
@@ -203,8 +226,8 @@ class Fetcher:
 
     # -- taking the answer
 
-    def _take(self, fetched: FetchedPartition, asked: _Asked, names: dict[UUID, str], *, had_room: bool) -> None:
-        tp = TopicPartition(fetched.topic or names.get(fetched.topic_id, ""), fetched.partition)
+    def _take(self, fetched: FetchedPartition, asked: _Asked, names: Mapping[UUID, str], *, had_room: bool) -> None:
+        tp = _named(fetched, names)
         request = asked.partitions.get(tp)
         if request is None or not self._subscription.is_current(tp, asked.incarnations[tp]):
             return
@@ -277,3 +300,7 @@ class Fetcher:
             self._session.obstacles.met("leaders", "; ".join(list(dict.fromkeys(reasons))[:5]))
         else:
             self._session.obstacles.over("leaders")
+
+
+def _named(fetched: FetchedPartition, names: Mapping[UUID, str]) -> TopicPartition:
+    return TopicPartition(fetched.topic or names.get(fetched.topic_id, ""), fetched.partition)

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.cluster.offsets import earliest_offsets, latest_offsets, local_start
+from sparklog.client.cluster.offsets import earliest_offsets, latest_offsets, remote_at
 from sparklog.cluster.info import TopicInfo
 from sparklog.cluster.leader_errors import is_leader_error
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
@@ -152,8 +152,8 @@ class _RangeReader:
 
     def _is_before_the_log(self) -> bool:
         assert self._connection is not None
-        start = local_start(self._connection, self._tp, self._config.request_timeout_ms)
-        return start is not None and self._position.offset < start
+        wanted = {self._tp: self._position.offset}
+        return bool(remote_at(self._connection, wanted, self._config.request_timeout_ms))
 
     def _ask_ahead(self) -> None:
         """Ask while what came is used. What fails here fails again, and is judged, when the answer is wanted."""
