@@ -76,6 +76,8 @@ def test_javas_named_groups_are_understood():
         ({"subscribe": " , "}, "SPARKLOG_INVALID_OPTION"),
         ({"subscribePattern": " "}, "SPARKLOG_INVALID_OPTION"),
         ({"subscribePattern": "a("}, "SPARKLOG_INVALID_OPTION"),
+        ({"subscribePattern": "[a-z&&[^b]]+"}, "SPARKLOG_INVALID_OPTION"),
+        ({"subscribePattern": "^t-[a-c[x-z]]$"}, "SPARKLOG_INVALID_OPTION"),
         ({"assign": "t"}, "SPARKLOG_INVALID_OPTION"),
         ({"assign": "{}"}, "SPARKLOG_INVALID_OPTION"),
         ({"assign": '{"t": 0}'}, "SPARKLOG_INVALID_OPTION"),

@@ -11,7 +11,10 @@ from sparklog.structs import TopicPartition
 
 _EXAMPLE = '{"topicA": [0, 1], "topicB": [2]}'
 _JAVA_NAMED_GROUP = re.compile(r"\(\?<(?![=!])")
-"""The Kafka source takes Java's patterns; the two dialects write only the opening of a named group differently."""
+"""The Kafka source takes Java's patterns. What they have in common is written alike, but for the opening of a named
+group; and what only Java has is an error here, but for sets within sets (``[a-z&&[^b]]``), which ``_nests_sets`` finds.
+"""
+_TOKENS = re.compile(r"\\.|&&|.", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,23 @@ def _subscribe(name: str, text: str) -> Subscribe:
 def _subscribe_pattern(name: str, text: str) -> SubscribePattern:
     if not text:
         raise invalid(name, text, "the pattern is empty")
+    if _nests_sets(text):
+        raise invalid(
+            name, text, "sets of characters within others, and &&, are Java's alone; write | or (?!…) instead"
+        )
     try:
         return SubscribePattern(re.compile(_JAVA_NAMED_GROUP.sub("(?P<", text)))
     except re.error as error:
         raise invalid(name, text, f"it is not a regular expression: {error}") from error
+
+
+def _nests_sets(pattern: str) -> bool:
+    is_inside = False
+    for token in _TOKENS.findall(pattern):
+        if is_inside and token in ("[", "&&"):
+            return True
+        is_inside = token == "[" or (is_inside and token != "]")
+    return False
 
 
 PARTITIONS = Kind(_assign, f"JSON: `{_EXAMPLE}`")
