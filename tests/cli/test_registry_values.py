@@ -57,6 +57,9 @@ def test_a_line_that_is_no_record_may_come_before_that(served, schema):
     rows, bad = lines.rows(pa.array(texts))
     assert len(rows.value) == 1
     assert (bad.row, bad.why) == (1, "has neither of value and value_base64")
+    rows, bad = lines.rows(pa.array([*texts[::2], b"{}"]))
+    assert len(rows.value) == bad.row == 1
+    assert bad.why.startswith("has a value that cannot be written")
 
 
 def test_a_file_of_json_schema_is_told_by_its_name(served, tmp_path):

@@ -9,6 +9,7 @@ from web.serving import Served
 
 from sparklog.client import Producer
 from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(lack_of("chromium")), reason=lack_of("chromium"))]
 
@@ -127,6 +128,40 @@ def test_new_records_appear_as_they_come(visit, bootstrap, make):
     page.wait_text("just now")
     click(page, "Stop")
     page.wait_text("Stopped.")
+
+
+def label_of(page, number):
+    """What a chart says to those who do not see it, as soon as there are so many."""
+    page.wait(f"document.querySelectorAll('svg.chart').length === {number + 1}")
+    return page.run(f"document.querySelectorAll('svg.chart')[{number}].getAttribute('aria-label')")
+
+
+def test_rates_are_drawn_and_told_in_words(chromium, bootstrap, admin, make):
+    """Looks five seconds apart: before the first nothing is written and read, then 10 records, 20, and none."""
+    topic, clock, ends = make(1), ManualClock(), 0
+    with Served({"bootstrap.servers": bootstrap}, clock) as served, Producer(bootstrap_servers=bootstrap) as producer:
+        for count in (0, 10, 20):
+            for _ in range(count):
+                producer.send(topic, "x", partition=0)
+            producer.flush()
+            ends += count
+            admin.alter_group_offsets(topic, {TopicPartition(topic, 0): ends})
+            served.browser().rows(f"/api/topic/written?name={topic}")
+            served.browser().rows(f"/api/group?id={topic}")
+            clock.advance(5)
+        page = chromium.page()
+        page.go(f"http://{served.host}/#/topic?name={topic}")
+        told = label_of(page, 0)
+        assert told.startswith("Records written a second: 3 samples from ")
+        assert told.endswith("now 0, least 0, most 4")
+        page.go(f"http://{served.host}/#/group?id={topic}")
+        told = label_of(page, 1)
+        assert told.startswith("Records committed a second: 3 samples from ")
+        assert told.endswith("now 0, least 0, most 4")
+        page.go(f"http://{served.host}/#/cluster")
+        assert label_of(page, 0) == "Records written a second: no samples yet"
+        assert page.complaints == []
+        page.close()
 
 
 @pytest.mark.parametrize("part", ["groups", "disks", "transactions", "quotas", "jobs"])

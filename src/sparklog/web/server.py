@@ -14,7 +14,19 @@ from aiohttp import web
 from sparklog.clock import Clock, SystemClock
 from sparklog.net.http_connections import HttpConnections, http_socket
 from sparklog.structs import Endpoint
-from sparklog.web.apis import changes, cluster, disks, groups, jobs, records, rights, session, topics, transactions
+from sparklog.web.apis import (
+    changes,
+    cluster,
+    disks,
+    groups,
+    jobs,
+    rates,
+    records,
+    rights,
+    session,
+    topics,
+    transactions,
+)
 from sparklog.web.context import CONTEXT, WebContext
 from sparklog.web.decoding import Decoder, Decoding
 from sparklog.web.protection import GuardedConnection, Handler, WithoutWords, add_headers, guarded
@@ -23,7 +35,7 @@ from sparklog.web.throttle import LoginThrottle
 from sparklog.web.visitors import Visitors
 
 STATIC: Final = Path(__file__).with_name("static")
-_READING: Final = (session, cluster, topics, records, groups, disks, transactions, rights, jobs)
+_READING: Final = (session, cluster, topics, rates, records, groups, disks, transactions, rights, jobs)
 _BODY: Final = 1 << 20
 """Bytes of a request."""
 _CONNECTIONS: Final = 512

@@ -17,7 +17,7 @@ from sparklog.errors import ApiError, ClientClosed, ConfigError, ErrorCode
 from sparklog.security.mechanisms import JAAS
 from sparklog.security.sasl.jaas import login_of
 from sparklog.web.fresh import FreshAnswers
-from sparklog.web.lag import LagHistory
+from sparklog.web.history import Growth, History
 from sparklog.web.settings import WebSettings
 
 IDLE_S: Final = 1800.0
@@ -41,7 +41,8 @@ class Visitor:
     def __post_init__(self) -> None:
         self.admin = AsyncAdmin(self.config)
         self.fresh = FreshAnswers(self.clock, self.fresh_s)
-        self.lags = LagHistory(self.clock)
+        self.lags = History(self.clock)
+        self.growth = Growth(self.clock)
         self.began = self.seen = self.clock.monotonic()
         self._streams: dict[asyncio.Task[object], str] = {}
 

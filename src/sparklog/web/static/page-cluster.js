@@ -1,6 +1,7 @@
 // The cluster and its brokers.
 
 import { get } from "/static/api.js";
+import { drawn } from "/static/chart.js";
 import { count, facts, h, link, renew } from "/static/dom.js";
 import { settings } from "/static/settings.js";
 import { plain } from "/static/table.js";
@@ -21,24 +22,30 @@ const bad = (value) => (value ? "bad" : "good");
 export const cluster = {
   title: "Cluster",
   async show(content) {
-    async function refresh() {
-      const told = await get("cluster");
-      renew(content,
-        facts([
-          ["Cluster", told.cluster_id],
-          ["Brokers", count(told.brokers.filter((each) => each.host !== null).length)],
-          ["Controller", told.controller < 0 ? "none" : String(told.controller), told.controller < 0 ? "bad" : null],
-          ["Topics", count(told.topics)],
-          ["Partitions", count(told.partitions)],
-          ["Under-replicated", count(told.under_replicated), bad(told.under_replicated)],
-          ["Without a leader", count(told.without_leader), bad(told.without_leader)],
-        ]),
-        plain("Brokers", COLUMNS, told.brokers));
-    }
+    const above = h("div");
+    const rate = h("div");
+    const refresh = () => Promise.all([look(above), drawn(rate, get("cluster/written"))]);
+    content.replaceChildren(above, h("h2", {}, "Records written"),
+      h("p", { class: "quiet" }, "To all topics, the cluster's own too, as seen since this page looks; a sample every five seconds."), rate);
     await refresh();
     return { refresh };
   },
 };
+
+async function look(above) {
+  const told = await get("cluster");
+  renew(above,
+    facts([
+      ["Cluster", told.cluster_id],
+      ["Brokers", count(told.brokers.filter((each) => each.host !== null).length)],
+      ["Controller", told.controller < 0 ? "none" : String(told.controller), told.controller < 0 ? "bad" : null],
+      ["Topics", count(told.topics)],
+      ["Partitions", count(told.partitions)],
+      ["Under-replicated", count(told.under_replicated), bad(told.under_replicated)],
+      ["Without a leader", count(told.without_leader), bad(told.without_leader)],
+    ]),
+    plain("Brokers", COLUMNS, told.brokers));
+}
 
 export const broker = {
   title: "Broker",

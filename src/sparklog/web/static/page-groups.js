@@ -2,7 +2,7 @@
 
 import { get, session } from "/static/api.js";
 import { changeButton } from "/static/change.js";
-import { chart } from "/static/chart.js";
+import { chart, rates } from "/static/chart.js";
 import { count, facts, h, link, renew } from "/static/dom.js";
 import { remembering } from "/static/page-topics.js";
 import { paged, plain } from "/static/table.js";
@@ -65,7 +65,10 @@ export const group = {
           ]),
           h("h2", {}, "Lag over time"),
           h("p", { class: "quiet" }, "As seen since this page looks at the group; a sample every five seconds."),
-          chart("Lag in records", told.samples.map(([at, value]) => [at, value])));
+          chart("Lag in records", told.samples.map(([at, value]) => [at, value])),
+          h("h2", {}, "Records read"),
+          h("p", { class: "quiet" }, "By what the group commits: between two commits nothing, then all at once."),
+          chart("Records committed a second", rates(told.samples.map(([at, , committed]) => [at, committed]))));
         renew(below, plain("Members", MEMBERS, told.members));
       },
     });

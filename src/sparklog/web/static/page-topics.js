@@ -2,6 +2,7 @@
 
 import { get, session } from "/static/api.js";
 import { changeButton } from "/static/change.js";
+import { drawn } from "/static/chart.js";
 import { address, count, facts, h, link } from "/static/dom.js";
 import { settings } from "/static/settings.js";
 import { paged } from "/static/table.js";
@@ -66,6 +67,7 @@ export const topic = {
       caption: "Partitions", path: "topic/partitions", parameters: { name }, columns: PARTITIONS, state,
       remember: remembering("topic", { name }), searchLabel: "Number contains", filters: [["problems", "Only with problems"]],
     });
+    const rate = h("div");
     content.replaceChildren(
       facts([
         ["Partitions", count(told.partitions)],
@@ -76,9 +78,12 @@ export const topic = {
       ]),
       h("div", { class: "tools" }, link("records", { topic: name }, "Browse its records"), session.changes_allowed && changes(name)),
       h("h2", {}, "Partitions"), table.element,
+      h("h2", {}, "Records written"),
+      h("p", { class: "quiet" }, "As seen since this page looks at the topic; a sample every five seconds."), rate,
       h("h2", {}, "Settings"), settings("Settings of the topic", entries));
-    await table.load();
-    return { refresh: table.load };
+    const refresh = () => Promise.all([table.load(), drawn(rate, get("topic/written", { name }))]);
+    await refresh();
+    return { refresh };
   },
 };
 
