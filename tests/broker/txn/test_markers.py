@@ -206,8 +206,8 @@ class Stuck:
 
 
 def test_a_marker_is_in_all_partitions_before_the_replicas_of_one_are_waited_for():
-    """Each waited its own five seconds: with seven of them the coordinator had hung up before the answer. Where it hangs
-    up all the same the group's coordinator is told of the marker when the replicas have it.
+    """Each waited its own five seconds: with seven of them the coordinator had hung up before the answer. Where it
+    hangs up all the same the group's coordinator is told of the marker when the replicas have it.
     """
     asked = [TP, NOWHERE, TopicPartition(OFFSETS_TOPIC, 3)]
     ended = []
