@@ -90,6 +90,17 @@ def placed_names(directory: Path) -> frozenset[str]:
     return frozenset(names)
 
 
+def finish_what_was_interrupted(directory: Path, names: frozenset[str]) -> frozenset[str]:
+    """Finish or undo what a crash left half done in a partition's ``directory``, which holds ``names``; the names that
+    are there then. Raises LogError where only a person can decide, OSError if the disk refuses.
+    """
+    if ADOPTION not in names and not is_interrupted(names):
+        return names
+    finish_interrupted_adoption(directory)
+    finish_interrupted(directory)
+    return frozenset(os.listdir(directory))
+
+
 @dataclass
 class LogLoader:
     """Opens one directory, once."""
@@ -110,7 +121,7 @@ class LogLoader:
 
         Raises LogError where something stands that only a person can decide on; OSError if the disk refuses.
         """
-        names = self._finish_interrupted()
+        names = finish_what_was_interrupted(self.directory, self.names)
         producers = ProducerStateManager(self.directory, self.known.producer_expiration_ms)
         epochs, epochs_are_lost = self._open_epochs()
         loaded = self._loaded = Loaded(LogSegments(), producers, epochs)
@@ -139,14 +150,6 @@ class LogLoader:
             self._take_epochs_of_batches()
         self._load_producers()
         return loaded
-
-    def _finish_interrupted(self) -> frozenset[str]:
-        """Finish or undo what a crash left half done; the names that are there then."""
-        if ADOPTION not in self.names and not is_interrupted(self.names):
-            return self.names
-        finish_interrupted_adoption(self.directory)
-        finish_interrupted(self.directory)
-        return frozenset(os.listdir(self.directory))
 
     def _without_unused(self, bases: list[int]) -> list[int]:
         """An empty last segment goes if the one before it reaches beyond its base: a roll that the disk refused."""

@@ -85,6 +85,17 @@ def test_the_mark_stays_while_the_old_log_may_be_somewhere_else(homes, is_comple
     assert moved.is_marked(homes[1] / "t-0") is not is_complete
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_swap_that_a_crash_interrupted_is_finished_before_the_logs_are_compared(homes, which):
+    """The new log is cleaned from when it serves on, also where the old one could not be removed."""
+    log_at(homes[0], 0, 0)
+    moved.mark(log_at(homes[1], 0, 0))
+    segment = homes[which] / "t-0" / f"{0:020d}.log"
+    segment.rename(f"{segment}.swap")
+    assert settle(homes) == ["b"]
+    assert not [*homes[1].glob("*/*.swap")]
+
+
 def test_two_logs_without_a_mark_are_for_a_person(homes, tmp_path):
     for home in homes:
         log_at(home, 0)

@@ -25,7 +25,7 @@ from sparklog.log.files import (
     sync_directory,
     write_atomically,
 )
-from sparklog.log.loader import Knowledge
+from sparklog.log.loader import Knowledge, finish_what_was_interrupted
 from sparklog.log.stopped import StoppedPartition
 from sparklog.structs import TopicPartition
 
@@ -64,7 +64,10 @@ def is_marked(directory: Path) -> bool:
 
 
 def end_of(directory: Path, known: Knowledge) -> LogEnd:
-    """How far the log in ``directory`` goes, as a start would find it. Raises LogError or OSError."""
+    """How far the log in ``directory`` goes, as a start would find it: what a crash interrupted there is finished or
+    undone. Raises LogError or OSError.
+    """
+    finish_what_was_interrupted(directory, frozenset(os.listdir(directory)))
     stopped = StoppedPartition(directory, known)
     last = next((each for each in reversed(stopped.segments) if each.size), None)
     epochs = [] if last is None else [batch.leader_epoch for batch in last.batches()]
