@@ -172,6 +172,24 @@ def test_what_stands_behind_a_corrupt_block_is_kept_and_said(home, caplog):
     assert name_some(sorted(kept)) in said
 
 
+def test_what_was_kept_before_stays_where_segments_of_the_same_offsets_are_cut_out_again(home, caplog):
+    """As where batches are all of one size, and are written again after the first cut."""
+    batches = fill(home)
+    size = len(batches[0])
+    for _ in range(2):
+        first, *later = log_files(home)
+        overwrite(first, size, b"\xff" * 61)
+        log = reopen(home)
+        for number in range(1, COUNT):
+            log.append_as_leader(batch_of(1000 + number, 1000 + number, size=60), 1)
+        log.flush()
+        abandon(log)
+    for path in later:
+        assert (home / f"{path.name}.corrupt").read_bytes() == (home / f"{path.name}.2.corrupt").read_bytes()
+        assert f"is kept as {path.name}.2.corrupt" in caplog.text
+    assert f"{later[0].name}.2.corrupt" in [line for line in caplog.messages if "the start cut" in line][1]
+
+
 @pytest.mark.parametrize("start", [0, 1 << 31])
 def test_a_log_ends_where_a_segment_has_lost_its_end(home, start):
     log = open_log(home, SETTINGS)

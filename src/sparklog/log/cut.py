@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparklog.errors import CorruptRecord
 from sparklog.log.file_records import FileRecords, end_offset
-from sparklog.log.files import CORRUPT_SUFFIX
+from sparklog.log.files import kept_path
 from sparklog.log.recovery import Recovered, rest_path
 from sparklog.log.segment import LogSegment
 
@@ -43,7 +43,7 @@ class Cut:
         """A whole segment; to be called before its files get other names."""
         if segment.size:
             self.size += segment.size
-            self.kept.append(segment.log.path.name + CORRUPT_SUFFIX)
+            self.kept.append(kept_path(segment.log.path).name)
             self.end = max(self.end, end_offset(segment.log.path, damaged=True))
 
     def say(self, directory: Path) -> None:

@@ -325,6 +325,15 @@ def rename_deleted(path: Path) -> Path:
     return doomed
 
 
+def kept_path(path: Path) -> Path:
+    """The name under which a file that is cut out of a log is kept: one that nothing has that was kept before."""
+    number, kept = 1, path.with_name(path.name + CORRUPT_SUFFIX)
+    while kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.{number}{CORRUPT_SUFFIX}")
+    return kept
+
+
 _numbers = count()
 
 

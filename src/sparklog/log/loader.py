@@ -21,12 +21,12 @@ from sparklog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from sparklog.log.cut import Cut
 from sparklog.log.file_records import end_offset
 from sparklog.log.files import (
-    CORRUPT_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_offset_of,
+    kept_path,
     segment_path,
     segment_paths,
     shown,
@@ -419,7 +419,8 @@ def _set_aside(segment: LogSegment) -> None:
     segment.close()
     for path in segment.paths:
         if path == segment.log.path and segment.size:
-            _logger.error("%s stands behind the damage and is kept as %s%s", path, path.name, CORRUPT_SUFFIX)
-            path.rename(path.with_name(path.name + CORRUPT_SUFFIX))
+            kept = kept_path(path)
+            _logger.error("%s stands behind the damage and is kept as %s", path, kept.name)
+            path.rename(kept)
         else:
             path.unlink()

@@ -10,7 +10,7 @@ from uuid import UUID
 from sparklog.errors import CorruptRecord
 from sparklog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_checkpoint, read_topic_id
 from sparklog.log.cut import name_some
-from sparklog.log.files import CORRUPT_SUFFIX
+from sparklog.log.files import CORRUPT_SUFFIX, kept_path
 from sparklog.log.inspection.findings import AHEAD, DAMAGE, RESTORE, Finding, error, note, warning
 from sparklog.log.inspection.partition_files import PartitionFiles
 from sparklog.log.inspection.segment_facts import EpochRun, SegmentFacts
@@ -96,7 +96,7 @@ class PartitionCheck:
         records = behind + sum(each.records for each in later)
         size = first.size - position + sum(each.size for each in later)
         kept = [f"{first.path.name}.{position}{CORRUPT_SUFFIX}"] if behind else []
-        kept += [each.path.name + CORRUPT_SUFFIX for each in later]
+        kept += [kept_path(each.path).name for each in later]
         return (
             "restore the file from a replica or a backup before a broker starts here: the last one was not stopped "
             f"cleanly, so the start cuts the log at offset {first.damaged_at}. The good records behind the damage, "
