@@ -21,6 +21,7 @@ _MILLIS, _MICROS, _LOCAL_MILLIS = (
     {"type": "long", "logicalType": f"{each}"}
     for each in ("timestamp-millis", "timestamp-micros", "local-timestamp-millis")
 )
+_NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
 _MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
 _FINER = {**_MONEY, "scale": 4}
 _FIXED_MONEY = {**_MONEY, "type": "fixed", "name": "F", "size": 2, "precision": 4}
@@ -149,6 +150,14 @@ def test_the_ends_of_what_the_bytes_may_say_are_read(kind, data, value):
         (_LONGS, {"type": "array", "items": _MILLIS}, _z(1) + _z(_SECONDS * 1000) + _z(0), [_INSTANT]),
         (_MILLIS, _MICROS, _z(_SECONDS * 1000), _INSTANT),
         (_MICROS, _MILLIS, _z(_SECONDS * 10**6), _INSTANT),
+        (_NANOS, _MICROS, _z(_SECONDS * 10**9 + 999), _INSTANT),
+        (_NANOS, _MICROS, _z(-1), datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=datetime.UTC)),
+        (_NANOS, _MILLIS, _z(_SECONDS * 10**9), _INSTANT),
+        (_MICROS, _NANOS, _z(_SECONDS * 10**6), _SECONDS * 10**9),
+        (_LOCAL_MILLIS, _NANOS, _z(_SECONDS * 1000), _SECONDS * 10**9),
+        (_NANOS, _NANOS, _z(7), 7),
+        ("long", _NANOS, _z(7), 7),
+        (_NANOS, "long", _z(7), 7),
         (_MILLIS, "long", _z(_SECONDS * 1000), _SECONDS * 1000),
         (_MILLIS, "double", _z(_SECONDS * 1000), _SECONDS * 1000.0),
         ("int", _DATE, _z(19_000), _DAY),
@@ -182,6 +191,8 @@ def test_a_value_is_read_as_the_type_of_another_schema(writer, reader, data, val
         ("string", "int", _z(0), "a was written as string, not as int"),
         ("double", "float", b"\0" * 8, "a was written as double, not as float"),
         (_DATE, _MILLIS, _z(1), "a was written as date, not as timestamp-millis"),
+        (_DATE, _NANOS, _z(1), "a was written as date, not as timestamp-nanos"),
+        (_MILLIS, _NANOS, _z(10**13), "a is the timestamp 10000000000000, which is too far for nanoseconds"),
         ("string", _MONEY, _z(2) + b"12", "a was written as string, not as decimal"),
         (_MONEY, "string", _z(2) + b"12", "a was written as decimal, not as string"),
         (["null", "int"], "int", _z(0), "a was written as null, not as int"),

@@ -49,7 +49,7 @@ from pyspark.sql.types import (
 from sparklog.errors import ConfigError, DataSourceError, SerializationError
 from sparklog.local.extras import install_line
 from sparklog.registry.wire import FRAME, framed, schema_id_of
-from sparklog.spark.values.avro_decoder import DAYS, MICROSECONDS, decoder
+from sparklog.spark.values.avro_decoder import DAYS, MICROSECONDS, NANOS, decoder
 from sparklog.spark.values.decoded import Unreadable
 
 Schema = str | Mapping[str, Any]
@@ -358,7 +358,10 @@ def _named_type(name: str, named: dict[str, Any], where: str) -> tuple[DataType,
 
 
 def without_unknown_types(schema: Any) -> Any:
-    """The parsed JSON without the logical types that Spark does not have: such values are read as the type beneath."""
+    """The parsed JSON without the logical types that Spark does not have: such values are read as the type beneath.
+
+    Those of nanoseconds stay: their numbers are read as timestamps, and timestamps as such numbers.
+    """
     if isinstance(schema, list):
         return [without_unknown_types(each) for each in schema]
     if not isinstance(schema, Mapping):
@@ -366,7 +369,8 @@ def without_unknown_types(schema: Any) -> Any:
     plain = {name: without_unknown_types(each) if name in _NESTED else each for name, each in schema.items()}
     kind, logical = plain.get("type"), plain.get("logicalType")
     is_decimal = logical == "decimal" and kind in ("bytes", "fixed") and "precision" in plain
-    if logical is not None and not is_decimal and (str(kind), str(logical)) not in _LOGICAL:
+    is_nanos = kind == "long" and logical in NANOS
+    if logical is not None and not is_decimal and not is_nanos and (str(kind), str(logical)) not in _LOGICAL:
         del plain["logicalType"]
     return plain
 

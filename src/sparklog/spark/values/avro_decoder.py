@@ -6,7 +6,7 @@ to 9999, as in Python, and a decimal has at most the digits of its type. Avro le
 
 | Writer | Reader | Read as |
 | --- | --- | --- |
-| a timestamp of any kind | a timestamp of any kind | the same time, whatever the unit |
+| a timestamp of any kind | a timestamp of any kind | the same time, whatever the unit: a number of it for -nanos |
 | int, long | date, timestamp | the number, in the reader's unit |
 | date, timestamp | int, long, float, double | the number as written |
 | decimal | decimal of another scale | the same number; one that would be rounded is not readable |
@@ -43,6 +43,8 @@ _MICROS = {
     "local-timestamp-micros": 1,
 }
 """The logical type → microseconds in its unit."""
+NANOS = ("timestamp-nanos", "local-timestamp-nanos")
+"""Logical types of timestamps that Spark reads as numbers."""
 DAYS = range(-719_162, 2_932_897)
 """The days since 1970 of the years 1 to 9999."""
 MICROSECONDS = range(DAYS.start * 86_400_000_000, DAYS.stop * 86_400_000_000)
@@ -253,7 +255,7 @@ def _matches(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def _logical_types_match(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     if written["type"] != wanted["type"] and "decimal" in (written.get("logicalType"), wanted.get("logicalType")):
         return False
-    return not (written.get("logicalType") == "date" and wanted.get("logicalType") in _MICROS)
+    return not (written.get("logicalType") == "date" and wanted.get("logicalType") in (*_MICROS, *NANOS))
 
 
 def _scalar(written: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> Read:
@@ -275,12 +277,16 @@ def _enum(written: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> 
 
 
 def _conversion(written: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> Callable[[Any], Any] | None:
-    logical = wanted.get("logicalType")
+    logical, written_logical = wanted.get("logicalType"), written.get("logicalType")
     if logical == "decimal":
         scale = wanted.get("scale", 0)
-        return _decimal(written.get("scale", 0) if written.get("logicalType") == "decimal" else scale, wanted, where)
+        return _decimal(written.get("scale", 0) if written_logical == "decimal" else scale, wanted, where)
+    if logical in _MICROS and written_logical in NANOS:
+        return lambda nanos: nanos // 1000  # of which 64 bits hold the years 1677 to 2262
     if logical in _MICROS:
-        return _within(MICROSECONDS, _MICROS[written.get("logicalType", logical)], "timestamp", where)
+        return _within(MICROSECONDS, _MICROS[written_logical or logical], "timestamp", where)
+    if logical in NANOS and written_logical in _MICROS:
+        return _to_nanos(1000 * _MICROS[written_logical], where)
     if logical == "date":
         return _within(DAYS, 1, "date", where)
     if wanted["type"] in ("float", "double") and written["type"] in ("int", "long"):
@@ -293,6 +299,16 @@ def _within(allowed: range, unit: int, name: str, where: str) -> Callable[[int],
         found = number * unit
         if found not in allowed:
             raise wrong(where, f"is the {name} {number}, outside of the years 1 to 9999")
+        return found
+
+    return convert
+
+
+def _to_nanos(unit: int, where: str) -> Callable[[int], int]:
+    def convert(number: int) -> int:
+        found = number * unit
+        if found not in avro_binary.LONGS:
+            raise wrong(where, f"is the timestamp {number}, which is too far for nanoseconds")
         return found
 
     return convert
