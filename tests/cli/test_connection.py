@@ -117,7 +117,12 @@ PARTIAL = {
     "writes list": "transactional ids",
     "compact status": "topics",
 }
-"""Lists, and of what there may be more for a user who may not describe the cluster."""
+"""Lists, and of what there may be more for a user who may not describe all of them."""
+SEEING_ALL = {
+    "topics": "DESCRIBE topic *",
+    "groups": "DESCRIBE group *",
+    "transactional ids": "DESCRIBE transactional_id *",
+}
 
 
 @pytest.fixture
@@ -133,7 +138,7 @@ def granted(secured, operator):
 
 
 def _binding(operation, kind, name):
-    pattern = PatternType.LITERAL if kind == "cluster" else PatternType.PREFIXED
+    pattern = PatternType.LITERAL if kind == "cluster" or name == "*" else PatternType.PREFIXED
     resource = ResourcePattern(ResourceType[kind.upper()], name, pattern)
     return AclBinding(resource, AclEntry("User:operator", "*", Operation[operation]))
 
@@ -216,7 +221,9 @@ def test_a_list_that_may_lack_something_says_so(secured, run, granted):
         granted("")
         done = run(*words, *operator)
         assert (done.status, done.err) == (0, f"only {what} that this user may describe are listed\n"), command
-        granted("DESCRIBE cluster kafka-cluster")
+        granted("DESCRIBE cluster kafka-cluster")  # which has brokers list all groups, and nothing else
+        assert ("may describe" in run(*words, *operator).err) is (what != "groups"), command
+        granted(SEEING_ALL[what])
         assert "may describe" not in run(*words, *operator).err, command
 
 
@@ -226,11 +233,35 @@ def test_what_is_looked_at_may_be_a_part_and_that_is_said(secured, run, granted)
     granted("")
     assert "only topics that this user may describe are counted\n" in run("cluster", "describe", *operator).err
     assert "may describe" not in run("cluster", "describe", *admin).err
-    assert "note: only topics and groups that this user may describe" in run("doctor", *operator).out
+    seen = "that this user may describe were looked at"
+    assert f"note: only topics, groups, transactional ids {seen}" in run("doctor", *operator).out
     assert "may describe" not in run("doctor", *admin).out
+    granted("DESCRIBE cluster kafka-cluster")
+    assert f"note: only topics, transactional ids {seen}" in run("doctor", *operator).out
+    assert "only topics that this user may describe are counted\n" in run("cluster", "describe", *operator).err
+    granted("ALTER cluster kafka-cluster")
+    elected = run("cluster", "elect", "--unclean", "--yes", *operator)
+    assert (elected.status, elected.err) == (0, "only topics that this user may describe are looked at\n")
+    granted("")
     top = run("top", "--once", "--interval", "0.01", *operator)
     assert "only topics and groups that this user may describe are listed\n" in top.err
     assert top.out.splitlines()[1].split("\t")[:2] == ["0", "up"]  # it answers, and does not tell this user its bytes
+
+
+@pytest.mark.integration
+def test_of_a_group_it_is_said_that_topics_may_be_left_out(secured, run, granted):
+    """Brokers tell of no offset in a topic that the user may not describe, nor that there is one."""
+    admin, operator = (("--command-config", secured.client_file(user)) for user in (ADMIN, "operator"))
+    run("produce", "half-hidden", *admin, stdin=b"hello\n")
+    to = ("--topic", "half-hidden", "--to", "earliest", "--yes")
+    assert run("group", "reset-offsets", "half-seen", *to, *admin).status == 0
+    granted("READ group half-seen")
+    said = "only topics that this user may describe are looked at\n"
+    described = run("group", "describe", "half-seen", *operator)
+    assert (described.status, described.out, described.err) == (0, "group half-seen: Empty, 0 members, lag 0\n", said)
+    reset = run("group", "reset-offsets", "half-seen", "--to", "latest", "--yes", *operator)
+    assert (reset.status, reset.err.startswith(said)) == (2, True)
+    assert run("group", "describe", "half-seen", *admin).err == ""
 
 
 @pytest.mark.integration

@@ -40,6 +40,9 @@ _SETUP_MS = "3000"
 
 _ZK_SESSION_S = 10.0
 
+TOPICS, GROUPS, TRANSACTIONAL_IDS = "topics", "groups", "transactional ids"
+"""What brokers list, and leave out in silence where the user may not describe it."""
+
 _REFUSALS = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -193,18 +196,26 @@ def administered(
         yield admin
 
 
-def say_if_partial(admin: Admin, what: str, done: str = "listed") -> None:
-    """Say on standard error that only some of ``what`` may be ``done``, where the user may not describe the cluster."""
-    if may_be_partial(admin):
-        click.echo(f"only {what} that this user may describe are {done}", err=True)
+def say_if_partial(admin: Admin, *kinds: str, done: str = "listed") -> None:
+    """Say on standard error that only some of these ``kinds`` may be ``done``: of those of which the user may not
+    describe all."""
+    if partial := partial_kinds(admin, *kinds):
+        click.echo(f"only {' and '.join(partial)} that this user may describe are {done}", err=True)
 
 
-def may_be_partial(admin: Admin) -> bool:
-    """Whether the user may not describe the cluster. Brokers leave out what may not be described, and say nothing."""
+def partial_kinds(admin: Admin, *kinds: str) -> list[str]:
+    """Those of the ``kinds``, TOPICS, GROUPS and TRANSACTIONAL_IDS, of which lists may lack some: brokers leave out
+    what the user may not describe, and say nothing."""
+    return [each for each in kinds if _may_lack(admin, each)]
+
+
+def _may_lack(admin: Admin, kind: str) -> bool:
     from sparklog.security.access import Operation
 
     try:
-        return Operation.DESCRIBE not in admin.cluster_operations()
+        if kind == GROUPS:  # the only ones that are listed to all who may describe the cluster
+            return Operation.DESCRIBE not in admin.cluster_operations() and not admin.sees_all_groups()
+        return not (admin.sees_all_topics() if kind == TOPICS else admin.sees_all_transactions())
     except SparklogError:  # what is shown is there; this is only a word about it
         return False
 

@@ -58,7 +58,8 @@ def test_nothing_is_waited_for_without_a_rebalance(state):
     [
         (
             ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED),
-            "ask as a user with DESCRIBE on the cluster: --command-config FILE",
+            "ask as a user with DESCRIBE on the cluster, on topics '*', groups '*' and transactional ids '*':"
+            " --command-config FILE",
         ),
         (ApiError(ErrorCode.REQUEST_TIMED_OUT), "mend that first"),
     ],

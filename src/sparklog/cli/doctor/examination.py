@@ -9,7 +9,7 @@ from functools import cached_property
 from http.client import HTTPException
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from sparklog.cli.connection import is_refusal, may_be_partial
+from sparklog.cli.connection import GROUPS, TOPICS, TRANSACTIONAL_IDS, is_refusal, partial_kinds
 from sparklog.cli.doctor.certificates import (
     certificate_findings,
     expired_findings,
@@ -66,7 +66,10 @@ _ASK_S = 5.0
 _REBALANCE_S = 10.0
 """How long a rebalance may take: members hear of one by the next heartbeat, 3 s unless set otherwise."""
 
-_AS_ANOTHER = "ask as a user with DESCRIBE on the cluster: --command-config FILE"
+_AS_ANOTHER = (
+    "ask as a user with DESCRIBE on the cluster, on topics '*', groups '*' and transactional ids '*':"
+    " --command-config FILE"
+)
 
 
 class Limits(NamedTuple):
@@ -118,8 +121,8 @@ class Examination:
         return self._admin.controllers(timeout=_ASK_S)
 
     def _rights(self) -> Iterator[Finding]:
-        if may_be_partial(self._admin):
-            said = "only topics and groups that this user may describe were looked at"
+        if partial := partial_kinds(self._admin, TOPICS, GROUPS, TRANSACTIONAL_IDS):
+            said = f"only {', '.join(partial)} that this user may describe were looked at"
             yield Finding(Severity.NOTE, said, ("the cluster",), _AS_ANOTHER)
 
     def _brokers(self) -> Iterator[Finding]:

@@ -249,6 +249,7 @@ class Admin:
     features = _blocking(ConfigAdmin.features)
     list_groups = _blocking(GroupAdmin.list_groups)
     sees_all_groups = _blocking(GroupAdmin.sees_all_groups)
+    sees_all_topics = _blocking(TopicAdmin.sees_all_topics)
     reachable_groups = _blocking(GroupAdmin.reachable_groups)
     describe_groups = _blocking(GroupAdmin.describe_groups)
     delete_groups = _blocking(GroupAdmin.delete_groups)

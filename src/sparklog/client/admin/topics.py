@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from sparklog.client.admin.base import AdminBase, Answers, Judged, error_of, raise_first
 from sparklog.client.cluster.arguments import checked_names, checked_partitions
@@ -70,13 +71,25 @@ class TopicAdmin(AdminBase):
     async def cluster_operations(self) -> frozenset[Operation]:
         """What the caller may do with the cluster; everything, if the brokers have no authorizer.
 
-        Without ``DESCRIBE`` lists have only the groups and topics for which it has that right of their own.
+        Without ``DESCRIBE`` a list of groups has only those for which it has that right of their own.
         """
         answer = await self._session.any_broker_request(
             ApiKey.DESCRIBE_CLUSTER, lambda _: DescribeClusterRequest(include_cluster_authorized_operations=True)
         )
         told = answer.authorized_operations or ()
         return frozenset(each for each in Operation if each in told)
+
+    async def sees_all_topics(self) -> bool:
+        """Whether we may describe a topic of any name; else lists leave out those that we may not, and do not tell.
+
+        A broker is asked for a topic of a name that nobody has chosen. What we may not describe by its own name is not
+        told by that.
+        """
+        name = uuid4().hex
+        answer = await self._session.any_broker_request(
+            ApiKey.METADATA, lambda version: metadata_request(version, [name], False), check=lambda _: None
+        )
+        return all(each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED for each in answer.topics)
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
         """Every topic by name, the cluster's own only when asked for."""

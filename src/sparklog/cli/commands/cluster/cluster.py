@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.commands.cluster.reassign import drain, reassign
-from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
+from sparklog.cli.connection import TOPICS, administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.guesses import GuessingGroup
@@ -79,7 +79,7 @@ def describe(as_json: bool, bootstrap: str) -> None:
         min_isr = _known_min_isr(admin, found.topics)
         health = health_of(found, min_isr or {})
         releases, failures = admin.releases()
-        say_if_partial(admin, "topics", "counted")
+        say_if_partial(admin, TOPICS, done="counted")
     rows = [_row(found, broker, share, releases.get(broker)) for broker, share in sorted(health.shares.items())]
     if as_json:
         show_json(_document(found, _totals(health, min_isr), rows))
@@ -123,6 +123,8 @@ def elect(
         wanted = _named_partitions(admin, topics, partitions) if topics else None
         if not preferred:
             wanted = _leaderless(admin, wanted)
+            if not topics:
+                say_if_partial(admin, TOPICS, done="looked at")
             if wanted:
                 confirm(f"Give up records that only other replicas have, in {name_partitions(wanted)}?", yes=yes)
         results = {} if wanted == [] else admin.elect_leaders(wanted, unclean=not preferred)

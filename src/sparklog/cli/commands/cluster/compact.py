@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option, job_arguments, say_if_partial
+from sparklog.cli.connection import TOPICS, administered, bootstrap_option, job_arguments, say_if_partial
 from sparklog.cli.display import counted, output_option, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
@@ -175,7 +175,7 @@ def status(topics: tuple[str, ...], internal: bool, as_json: bool, bootstrap: st
         found = admin.describe_compaction(topics or None)
         hidden = set() if internal or topics or as_json else _internal(admin)
         if not topics:
-            say_if_partial(admin, "topics")
+            say_if_partial(admin, TOPICS)
     if as_json:
         show_json(_document(found))
     else:

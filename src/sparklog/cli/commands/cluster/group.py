@@ -8,6 +8,8 @@ import click
 
 from sparklog.cli.commands.cluster.group_offsets import delete_offsets, reset_offsets
 from sparklog.cli.connection import (
+    GROUPS,
+    TOPICS,
     RegistryPlace,
     administered,
     bootstrap_option,
@@ -91,7 +93,7 @@ def list_groups(states: list[str], internal: bool, as_json: bool, bootstrap: str
     """
     with administered(bootstrap) as admin:
         found, failures = admin.reachable_groups(states=states)
-        say_if_partial(admin, "groups")
+        say_if_partial(admin, GROUPS)
     rows = [
         [each.group_id, each.state or None, each.type or None, each.protocol_type or None]
         for each in found
@@ -132,6 +134,7 @@ def describe(names: tuple[str, ...], everything: bool, as_json: bool, bootstrap:
         held = {each.group_id: _held(each) for each in found}
         extents = find_extents(admin, sorted({tp for name in held for tp in (*committed[name], *held[name])}))
         rows = {name: _rows(admin, extents, committed[name], held[name]) for name in held}
+        say_if_partial(admin, TOPICS, done="looked at")
     if as_json:
         documents = [_document(each, rows[each.group_id]) for each in found]
         show_json(documents[0] if len(names) == 1 else documents)
@@ -179,6 +182,7 @@ def migrate(
         migration = Migration(name, admin, registry)
         plan = migration.plan(to)
         _show_plan(plan, as_json=as_json)
+        say_if_partial(admin, TOPICS, done="looked at")
         if dry_run:
             click.echo("nothing was copied: this is a dry run", err=True)
             return
@@ -222,7 +226,7 @@ def _show_plan(plan: Plan, *, as_json: bool) -> None:
 def _all_described(admin: Admin) -> list[GroupDescription]:
     """Those that can be asked now; one that is gone since it was listed is left out."""
     listed, failures = admin.reachable_groups()
-    say_if_partial(admin, "groups")
+    say_if_partial(admin, GROUPS)
     for error in failures.values():
         click.echo(f"{error}: the groups that it coordinates are not described", err=True)
     names = [each.group_id for each in listed if not is_internal_group(each.group_id)]

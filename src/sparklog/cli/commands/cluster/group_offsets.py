@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import TOPICS, administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import confirm, counted, done_option, is_json, say_done, say_done_aside, show_table
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.names import GROUP, TOPIC
@@ -129,6 +129,8 @@ class _Reset:
 
 def _reset(admin: Admin, given: _Reset) -> None:
     _require_no_members(admin, given.name)
+    if not given.topics:
+        say_if_partial(admin, TOPICS, done="looked at")
     before = {tp: each.offset for tp, each in admin.group_offsets(given.name).items()}
     wanted = _to_reset(admin, given, before)
     if given.shift is None:

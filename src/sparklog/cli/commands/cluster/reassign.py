@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option, is_refusal, may_be_partial
+from sparklog.cli.connection import TOPICS, administered, bootstrap_option, is_refusal, partial_kinds
 from sparklog.cli.display import counted, done_option, is_json, say_done, show_json, show_table
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.names import TOPIC
@@ -200,7 +200,7 @@ def _read(plan_file: Path) -> Plan:
 def _check_described(admin: Admin, info: ClusterInfo, topics: Iterable[str]) -> None:
     """Raises ApiError where the user may not describe one of the topics: ``info`` lacks it then, though it is there."""
     missing = sorted(name for name in topics if name not in info.topics)
-    if missing and may_be_partial(admin):
+    if missing and partial_kinds(admin, TOPICS):
         admin.describe_topics(missing)
 
 

@@ -9,7 +9,7 @@ import click
 
 from sparklog.cli.commands.cluster.cluster import min_isr_of
 from sparklog.cli.commands.cluster.trim import trim
-from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
+from sparklog.cli.connection import TOPICS, administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.existing import is_listed, is_pattern, matched_topics, plain_names
 from sparklog.cli.extents import find_extents, say_unreachable
@@ -149,7 +149,7 @@ def list_topics(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap
         cluster = admin.describe_cluster()
         topics = [each for _, each in sorted(cluster.topics.items()) if is_listed(each, names, internal=internal)]
         extents = find_extents(admin, [tp for each in topics for tp in _partitions(each)])
-        say_if_partial(admin, "topics")
+        say_if_partial(admin, TOPICS)
     rows = [_row(each, extents) for each in topics]
     failed = {} if names else cluster.errors
     rows += [[name, 0, 0, 0, None] for name in sorted(failed)]
@@ -215,7 +215,7 @@ def describe(
         if found is None or wanted:
             _show_ailing(_ailing(admin, found, wanted), as_json)
             if found is None:
-                say_if_partial(admin, "topics")
+                say_if_partial(admin, TOPICS)
         else:
             extents = find_extents(admin, [tp for each in found.values() for tp in _partitions(each)])
             described = [_described(admin, each, all_configs) for each in found.values()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
+from sparklog.cli.connection import TOPICS, TRANSACTIONAL_IDS, administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
@@ -66,7 +66,7 @@ def list_transactions(
         found = admin.list_transactions(
             states=states, open_longer_ms=-1 if open_for is None else open_for * 1000, pattern=match
         )
-        say_if_partial(admin, "transactional ids")
+        say_if_partial(admin, TRANSACTIONAL_IDS)
     if as_json:
         show_json([each._asdict() for each in found])
     else:
@@ -178,7 +178,7 @@ def find_hanging(topics: tuple[str, ...], silent_for: int, as_json: bool, bootst
             _partitions_of(admin, topics), silent_since_ms=SystemClock().now_ms() - silent_for * 1000
         )
         if not topics:
-            say_if_partial(admin, "topics")
+            say_if_partial(admin, TOPICS)
     columns = ["topic", "partition", "start offset", "producer", "epoch"]
     rows = [
         [tp.topic, tp.partition, each.open_since, each.producer_id, each.producer_epoch]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option, connected, say_if_partial
+from sparklog.cli.connection import TRANSACTIONAL_IDS, administered, bootstrap_option, connected, say_if_partial
 from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.numbers import WholeNumber
@@ -172,7 +172,7 @@ def _found(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> list[OpenW
 
     with connected(bootstrap) as cluster, administered(bootstrap) as admin:
         found = open_writes(cluster, admin, scopes)
-        say_if_partial(admin, "transactional ids")
+        say_if_partial(admin, TRANSACTIONAL_IDS)
     return [each for each in found if each.open_for_s >= open_for]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option, say_if_partial
+from sparklog.cli.connection import GROUPS, TOPICS, administered, bootstrap_option, say_if_partial
 from sparklog.cli.display import output_option, show_json, show_table
 from sparklog.cli.numbers import Number
 from sparklog.errors import SparklogError
@@ -54,7 +54,7 @@ def top(interval: float, sort: str, once: bool, internal: bool, as_json: bool, b
     with administered(bootstrap) as admin:
         if once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             _print(_one(admin, clock, interval, internal), sort, as_json)
-            say_if_partial(admin, "topics and groups")
+            say_if_partial(admin, TOPICS, GROUPS)
         else:
             _live(admin, clock, interval, sort, internal)
 
