@@ -189,6 +189,7 @@ def _scene_of_hanging(cluster):
         "elsewhere": _described("elsewhere", producer_id=3, partitions=[0]),
         "forgotten": _described("forgotten", error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
     }
+    nobody = _described("drawn", error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     cluster.on |= {
         ApiKey.DESCRIBE_PRODUCERS: _producers(
             {
@@ -197,7 +198,7 @@ def _scene_of_hanging(cluster):
             }
         ),
         ApiKey.LIST_TRANSACTIONS: lambda _: _listed(("known", 1), ("elsewhere", 3), ("forgotten", 4)),
-        ApiKey.DESCRIBE_TRANSACTIONS: lambda asked: transactions[asked.message.transactional_ids[0]],
+        ApiKey.DESCRIBE_TRANSACTIONS: lambda asked: transactions.get(asked.message.transactional_ids[0], nobody),
     }
 
 
@@ -211,6 +212,29 @@ def test_what_nobody_will_end_hangs():
                 (_OTHER, [(3, 0)]),
             ]
             assert await admin.hanging_transactions([_OTHER], silent_since_ms=99) == {}
+
+    _run(test)
+
+
+@pytest.mark.parametrize("sees_all", [True, False])
+def test_what_belongs_to_an_id_that_may_not_be_described_is_not_told_to_hang(sees_all):
+    async def test():
+        async with _admin() as (admin, cluster):
+            nobody = _described(
+                "x", error=ErrorCode[f"TRANSACTIONAL_ID_{'NOT_FOUND' if sees_all else 'AUTHORIZATION_FAILED'}"]
+            )
+            cluster.on |= {
+                ApiKey.DESCRIBE_PRODUCERS: _producers({0: [(7, 100, 30)], 1: [(7, 100, -1)]}),
+                ApiKey.LIST_TRANSACTIONS: lambda _: _listed(),
+                ApiKey.DESCRIBE_TRANSACTIONS: lambda _: nobody,
+            }
+            assert await admin.hanging_transactions([_OTHER], silent_since_ms=100) == {}
+            if sees_all:
+                assert list(await admin.hanging_transactions([_TP], silent_since_ms=100)) == [_TP]
+                return
+            error = await _refused(admin.hanging_transactions([_TP], silent_since_ms=100))
+            assert error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            assert "open in t-0, and whether they hang cannot be told" in str(error)
 
     _run(test)
 

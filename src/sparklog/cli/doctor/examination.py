@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
     from sparklog.client.admin.log_dirs import LogDir
     from sparklog.client.admin.reassignments import PartitionReassignment
+    from sparklog.client.admin.transactions import ActiveProducer
     from sparklog.client.cluster.config import ClientConfig
     from sparklog.clock import Clock
     from sparklog.cluster.info import ClusterInfo
@@ -217,9 +218,13 @@ class Examination:
         ]
         open_s = self._limits.transaction_s
         since_ms = self._clock.now_ms() - open_s * 1000
-        hanging = self._admin.hanging_transactions(partitions, silent_since_ms=since_ms)
+        hanging: dict[TopicPartition, list[ActiveProducer]] = {}
+        try:
+            hanging = self._admin.hanging_transactions(partitions, silent_since_ms=since_ms)
+        except SparklogError as failure:  # what is seen without it is told all the same
+            yield _unseen("transactions that hang", failure)
         long_open = self._admin.list_transactions(states=["Ongoing"], open_longer_ms=open_s * 1000)
-        return transaction_findings(hanging, long_open, open_s)
+        yield from transaction_findings(hanging, long_open, open_s)
 
     def _compaction(self) -> Iterator[Finding]:
         found = self._admin.describe_compaction()

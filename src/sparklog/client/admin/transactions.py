@@ -40,6 +40,7 @@ ONGOING = "Ongoing"
 """The state of an id whose transaction is open."""
 _ENDING = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """Its outcome is decided, and markers are yet to be written."""
+_NAMED = 5
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 
 
@@ -232,7 +233,8 @@ class TransactionAdmin(AdminBase):
     ) -> dict[TopicPartition, list[ActiveProducer]]:
         """Producers with an open transaction that no coordinator will end, silent since then; by ``open_since``.
 
-        Partitions in which none hangs are left out.
+        Partitions in which none hangs are left out. Raises ApiError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) where some
+        seem to hang, and the user may not describe every transactional id: a coordinator may know of theirs.
         """
         suspects = {
             tp: [each for each in producers if each.open_since >= 0 and each.last_timestamp_ms <= silent_since_ms]
@@ -248,7 +250,14 @@ class TransactionAdmin(AdminBase):
             )
             for tp, producers in sorted(suspects.items())
         }
-        return {tp: producers for tp, producers in hanging.items() if producers}
+        found = {tp: producers for tp, producers in hanging.items() if producers}
+        if found and not await self.sees_all_transactions():
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                f"transactions are open in {', '.join(map(str, list(found)[:_NAMED]))}, and whether they hang cannot be"
+                " told: that needs DESCRIBE on all transactional ids",
+            )
+        return found
 
     async def _partitions_reached(self, transactional_id: str) -> tuple[TopicPartition, ...]:
         try:

@@ -164,7 +164,8 @@ def find_hanging(topics: tuple[str, ...], silent_for: int, as_json: bool, bootst
     """Find transactions, in these topics or in all, that are open in a partition and that no coordinator will end.
 
     There should be none; older brokers could leave such. Each is ended with "sparklog txn
-    abort --topic T --partition P --start-offset O".
+    abort --topic T --partition P --start-offset O". Exit code 1 where some seem to hang, and the user may not describe
+    every transactional id: a coordinator may know of theirs.
 
     \b
     Examples:
