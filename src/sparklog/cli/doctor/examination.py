@@ -133,9 +133,8 @@ class Examination:
 
     @cached_property
     def _unread(self) -> dict[BrokerId, SparklogError]:
-        """Brokers that answer, and cannot read a topic's settings."""
-        name = next(iter(self._cluster.topics), None)
-        found = {} if name is None else self._admin.unread_settings(name, timeout=_ASK_S)
+        """Brokers that answer, and cannot read what is in ZooKeeper."""
+        found = self._admin.unread_settings(next(iter(self._cluster.topics), None), timeout=_ASK_S)
         return {broker: error for broker, error in found.items() if broker in self._controllers[0]}
 
     def _zookeeper(self) -> Iterator[Finding]:

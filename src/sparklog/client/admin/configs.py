@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 from sparklog.client.admin.base import AdminBase, raise_first
 from sparklog.client.cluster.arguments import checked_names
@@ -14,6 +15,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeUserScramCredentialsRequest,
     IncrementalAlterConfigsRequest,
 )
 from sparklog.structs import BrokerId
@@ -63,16 +65,34 @@ class ConfigAdmin(AdminBase):
             if each.error_code == 0 and each.configs
         }
 
-    async def unread_settings(self, topic: str, *, timeout: float = 5.0) -> dict[BrokerId, SparklogError]:
-        """The brokers that do not tell the settings of a topic within ``timeout`` seconds, and why.
+    async def unread_settings(self, topic: str | None, *, timeout: float = 5.0) -> dict[BrokerId, SparklogError]:
+        """The brokers that do not tell the settings of a topic within ``timeout`` seconds, and why; for None those of a
+        user, where there is no topic.
 
         A broker asks ZooKeeper for them: so these have no ZooKeeper, where they answer otherwise.
         """
-        resource = _Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_ANY_SETTING])
-        answers = await self._ask_reachable_brokers(
-            ApiKey.DESCRIBE_CONFIGS, _describing([resource]), timeout, check=_check_in_time, lane=_ASIDE
-        )
-        return {broker: each for broker, each in answers.items() if isinstance(each, SparklogError)}
+        answers: Mapping[BrokerId, object]
+        if topic is None:
+            names = [DescribeUserScramCredentialsRequest.UserName(name=uuid4().hex)]
+            answers = await self._ask_reachable_brokers(
+                ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+                lambda _: DescribeUserScramCredentialsRequest(users=names),
+                timeout,
+                check=lambda answer: _check_in_time((answer, *answer.results)),
+                lane=_ASIDE,
+            )
+        else:
+            resource = _Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_ANY_SETTING])
+            answers = await self._ask_reachable_brokers(
+                ApiKey.DESCRIBE_CONFIGS,
+                _describing([resource]),
+                timeout,
+                check=lambda answer: _check_in_time(answer.results),
+                lane=_ASIDE,
+            )
+        return {
+            broker: each for broker, each in answers.items() if isinstance(each, SparklogError) and not _is_old(each)
+        }
 
     async def broker_configs(self, broker_id: BrokerId | None) -> list[ConfigEntry]:
         """Every setting of a broker, as that broker tells it; for None what is set for all brokers at once."""
@@ -159,9 +179,14 @@ class ConfigAdmin(AdminBase):
         return found, failures
 
 
-def _check_in_time(answer: DescribeConfigsResponse) -> None:
+def _is_old(error: SparklogError) -> bool:
+    """Whether the broker has said that it knows no such request."""
+    return isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def _check_in_time(results: Iterable[Any]) -> None:
     """Any answer will do but that ZooKeeper did not give one."""
-    for each in answer.results:
+    for each in results:
         if each.error_code == ErrorCode.REQUEST_TIMED_OUT:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, each.error_message or "")
 

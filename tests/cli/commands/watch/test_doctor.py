@@ -90,8 +90,9 @@ def test_a_broker_that_is_gone_is_an_error_with_what_it_takes_away(examine, pair
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_lost_zookeeper_is_an_error_and_what_can_be_seen_without_it_is_told(examine, run, pair):
+def test_a_lost_zookeeper_is_an_error_and_what_can_be_seen_without_it_is_told(examine, run, pair, monkeypatch):
     (zookeeper,) = pair.zookeepers
+    described = Admin.describe_cluster
     zookeeper.kill()
     try:
 
@@ -101,6 +102,9 @@ def test_a_lost_zookeeper_is_an_error_and_what_can_be_seen_without_it_is_told(ex
 
         (told,) = eventually(noticed, NOTICED_S, "both brokers have lost it")
         assert told["severity"] == "error"
+        with monkeypatch.context() as patch:
+            patch.setattr(Admin, "describe_cluster", lambda self: described(self)._replace(topics={}))
+            assert told in examine(), "as where there is no topic yet"
         found = run("cluster", "describe", "--bootstrap", pair.bootstrap_servers, "--output", "json")
         assert found.status == 0
         assert "min.insync.replicas of the topics cannot be read" in found.err
