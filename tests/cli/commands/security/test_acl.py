@@ -54,6 +54,12 @@ def test_a_denial_of_a_prefix_from_one_host(acl):
         (["add", "--allow-principal", "a", "--topic", "t"], "is no principal"),
         (["add", "--allow-principal", "User:a", "--topic", "t", "--resource-pattern-type", "match"], "literal or"),
         (["remove", "--yes"], "say of what"),
+        (["remove", "--topic", "t", "--operation", "Write", "--yes"], "--operation says nothing without --allow-pr"),
+        (["remove", "--topic", "t", "--deny-host", "::1", "--yes"], "--deny-host says nothing without --allow-princip"),
+        (["remove", "--topic", "t", "--consumer", "--yes"], "--consumer says nothing without --allow-principal"),
+        (["add", "--allow-principal", "User:a", "--deny-host", "::1", "--topic", "t"], "without --deny-principal"),
+        (["add", "--allow-principal", "User:a", "--producer", "--operation", "Read", "--topic", "t"], "leave out --op"),
+        (["add", "--allow-principal", "User:a", "--producer", "--group", "g"], "a producer needs --topic"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

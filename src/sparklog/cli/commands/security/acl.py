@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,8 @@ def _who(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+_OF_WHOM = ("allow_hosts", "deny_hosts", "operations", "consumer", "producer")
+"""What says more of the principals that are named, and nothing without them."""
 _COLUMNS = ("type", "name", "pattern", "principal", "host", "operation", "permission")
 
 
@@ -144,6 +146,7 @@ def remove(*, yes: bool, **options: Any) -> None:
     if options["allowed"] or options["denied"]:
         filters = [AclFilter.of(AclBinding(*each)) for each in _meant(options)]
     else:
+        _check_nothing_is_passed_over(options, _OF_WHOM, "--allow-principal or --deny-principal")
         filters = _resources(options)
     if filters == [AclFilter()]:
         raise click.UsageError("say of what: --topic, --group, --cluster, ...")
@@ -176,8 +179,28 @@ def _resources(about: dict[str, Any]) -> list[AclFilter]:
     return [*found, *([AclFilter(*CLUSTER, PatternType.LITERAL)] if about["cluster"] else [])] or [AclFilter()]
 
 
-def _meant(options: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """The pattern and the entry of each binding that the options name."""
+def _check_nothing_is_passed_over(options: dict[str, Any], names: Iterable[str], needed: str) -> None:
+    """Raises UsageError where one of these is given, for it would be passed over without what is ``needed``."""
+    for name in names:
+        if options[name]:
+            option = name.removesuffix("s").replace("_", "-")
+            raise click.UsageError(f"--{option} says nothing without {needed}")
+
+
+def _meant(options: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """The pattern and the entry of each binding that the options name. Raises UsageError where they name none."""
+    for whose, hosts in (("allow", "allowed"), ("deny", "denied")):
+        if not options[hosts]:
+            _check_nothing_is_passed_over(options, [f"{whose}_hosts"], f"--{whose}-principal")
+    if options["operations"] and (options["consumer"] or options["producer"]):
+        raise click.UsageError("--consumer and --producer say the operations: leave out --operation")
+    found = list(_bindings(options))
+    if not found:
+        raise click.UsageError("a producer needs --topic or --transactional-id, and a consumer --topic or --group")
+    return found
+
+
+def _bindings(options: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     from sparklog.security.acl.entry import ANY_HOST, AclEntry, Permission
 
     if options["pattern_type"] not in ("literal", "prefixed"):
