@@ -7,8 +7,11 @@ from itertools import count
 import pytest
 
 from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.client.admin.reassignments import PartitionReassignment
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
 from sparklog.testing.secured import ADMIN
 
 pytestmark = pytest.mark.integration
@@ -92,8 +95,10 @@ def test_a_broker_is_drained(run, admin, topic):
 def test_how_far_moves_have_come_is_told_on_standard_error(run, admin, topic, arguments, monkeypatch):
     listed, looks = Admin.list_partition_reassignments, count()
 
-    def slowly(self, partitions):
+    def slowly(self, partitions=None):
         """All are on the move, then all but one, then as it is."""
+        if partitions is None:  # nothing is, before it begins
+            return {}
         there = dict.fromkeys(partitions)
         look = next(looks)
         if look > 1:
@@ -109,6 +114,82 @@ def test_how_far_moves_have_come_is_told_on_standard_error(run, admin, topic, ar
     told = [line for line in done.err.splitlines() if line.endswith(" partitions moved")]
     assert (told[0], told[-1]) == (f"1 of {moved} partitions moved", f"{moved} of {moved} partitions moved")
     assert len(told) == len(set(told)), "only what is new"
+
+
+@pytest.mark.parametrize("command", ["reassign", "drain"])
+def test_a_move_that_somebody_else_gives_up_is_not_told_as_done(run, admin, topic, command, monkeypatch):
+    """The moves are given up as soon as they are begun: the partitions stay where they were."""
+
+    def given_up(self, wanted):
+        outcomes = alter(self, wanted)
+        alter(self, dict.fromkeys(wanted))
+        return outcomes
+
+    alter, before = Admin.alter_partition_reassignments, replicas(admin, topic)
+    monkeypatch.setattr("sparklog.cli.commands.cluster.reassign._LOOKS", 2)
+    monkeypatch.setattr(Admin, "alter_partition_reassignments", given_up)
+    broker = before[0][0]
+    arguments = ("drain", broker) if command == "drain" else ("reassign", "--topic", topic, "--replication", "3")
+    done = run("cluster", *arguments)
+    assert (done.status, done.out) == (1, "moved 0 partitions\n")
+    assert f"{topic}-0" in done.err
+    assert "not where the move was to end" in done.err
+    assert replicas(admin, topic) == before
+
+
+def test_throttles_that_were_set_in_part_are_told_of(run, admin, topic, monkeypatch):
+    def refuse(*_, **__):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    before = replicas(admin, topic)
+    with monkeypatch.context() as patch:
+        patch.setattr(Admin, "alter_broker_configs", refuse)
+        done = reassign(run, "--topic", topic, "--replication", "2", "--throttle", "50", status=1)
+    assert 'the throttles stay; "sparklog cluster reassign --follow" removes them' in done.err
+    assert replicas(admin, topic) == before
+    reassign(run, "--follow")
+    assert not {each.name: each.value for each in admin.topic_configs(topic)}["leader.replication.throttled.replicas"]
+
+
+@pytest.mark.parametrize("command", ["reassign", "drain"])
+def test_what_is_on_the_move_is_not_planned_anew(run, admin, topic, command, monkeypatch):
+    """Its replicas are the old ones and the new: a plan of these would give it more than it is to have."""
+    tp, before = TopicPartition(topic, 0), replicas(admin, topic)
+    broker = before[0][0]
+    moving = {tp: PartitionReassignment((9, broker), (9,), (broker,))}
+    monkeypatch.setattr(Admin, "list_partition_reassignments", lambda *_: moving)
+    arguments = ("drain", broker) if command == "drain" else ("reassign", "--topic", topic, "--brokers", "0,1,2")
+    done = run("cluster", *arguments)
+    assert (done.status, done.out) == (1, "")
+    assert f"{tp} is on the move: nothing was begun" in done.err
+    assert replicas(admin, topic) == before
+
+
+def test_a_topic_whose_partitions_have_as_many_replicas_as_they_like_is_asked_about(run, admin, topic):
+    alone, broker = replicas(admin, topic)[0], replicas(admin, topic)[1][0]
+    both = (broker, next(each for each in range(3) if each != broker))
+    assert admin.alter_partition_reassignments({TopicPartition(topic, 1): both})[TopicPartition(topic, 1)] is None
+    eventually(lambda: not admin.list_partition_reassignments() and replicas(admin, topic)[1] == both)
+    done = reassign(run, "--topic", topic, "--brokers", "0,1,2", status=2)
+    assert f"partitions of topic '{topic}' have 1, 2 replicas" in done.err
+    assert replicas(admin, topic)[:2] == [alone, both]
+
+
+def test_a_broker_that_gets_a_replica_meanwhile_is_not_told_to_be_drained(run, admin, topic, monkeypatch):
+    broker = replicas(admin, topic)[0][0]
+
+    def late(self):
+        """The first look is from before the topic was made."""
+        info = described(self)
+        return info._replace(topics={}) if next(looks) == 0 else info
+
+    described, looks = Admin.describe_cluster, count()
+    monkeypatch.setattr("sparklog.cli.commands.cluster.reassign._LOOKS", 1)
+    monkeypatch.setattr(Admin, "describe_cluster", late)
+    done = run("cluster", "drain", broker)
+    assert done.status == 1
+    assert f"broker {broker} has replicas of" in done.err
+    assert "made meanwhile: drain it again" in done.err
 
 
 def test_a_broker_that_never_was_is_not_drained(run, admin):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from sparklog.errors import ApiError, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
-    from sparklog.cluster.info import ClusterInfo
+    from sparklog.cluster.info import ClusterInfo, PartitionInfo
     from sparklog.cluster.plan import Plan
     from sparklog.structs import TopicPartition
 
@@ -85,6 +85,7 @@ def reassign(
 ) -> None:
     """Move replicas to other brokers: by a plan, or so that topics are spread evenly, over racks too if brokers say
     theirs. Returns when all have moved; clients go on meanwhile. Interrupted, the moves go on: --follow waits again.
+    Exit code 1 where one ends elsewhere, given up by somebody else. --topic takes none that is on the move already.
 
     \b
     Examples:
@@ -116,6 +117,7 @@ def reassign(
             plan = None if plan_file is None else _read(plan_file)
             _check_described(admin, info, topics if plan is None else {tp.topic for tp in plan})
             if plan is None:
+                _check_settled(admin, lambda tp: tp.topic in topics)
                 plan = _spread(info, topics, _ids(brokers) if brokers else sorted(info.brokers), replication)
             _execute(admin, info, plan, throttle, dry_run=dry_run)
 
@@ -128,6 +130,7 @@ def reassign(
 @bootstrap_option
 def drain(broker: int, dry_run: bool, throttle: float | None, bootstrap: str) -> None:
     """Move every replica off a broker, each to the broker that has the least, so that it can be switched off for good.
+    Exit code 1 where it has replicas at the end, as of a topic that was made meanwhile, or one of its is on the move.
 
     \b
     Examples:
@@ -140,8 +143,32 @@ def drain(broker: int, dry_run: bool, throttle: float | None, bootstrap: str) ->
     with administered(bootstrap) as admin:
         info = admin.describe_cluster()
         plan = drained(info, broker)
+        _check_settled(admin, plan.__contains__)
         _check_seen(admin, broker)
         _execute(admin, info, plan, throttle, dry_run=dry_run)
+        if not dry_run:
+            _check_drained(admin, broker)
+
+
+def _check_settled(admin: Admin, is_meant: Callable[[TopicPartition], bool]) -> None:
+    """Raises SparklogError where one of the partitions that are meant is on the move: those that it moves to and those
+    that it leaves are all among its replicas, so a plan that is made of these would keep them all."""
+    if moving := sorted(filter(is_meant, admin.list_partition_reassignments())):
+        raise SparklogError(
+            f"{name_partitions(moving)} {'is' if len(moving) == 1 else 'are'} on the move: nothing was begun; wait for"
+            " the end (sparklog cluster reassign --follow), or give it up (--cancel)"
+        )
+
+
+def _check_drained(admin: Admin, broker: int) -> None:
+    """Raises SparklogError where the broker has replicas again, as of topics that were made meanwhile."""
+    from sparklog.cluster.plan import present
+
+    def held() -> list[TopicPartition]:
+        return sorted(tp for tp, replicas in present(admin.describe_cluster()).items() if broker in replicas)
+
+    if left := _lasting(held):
+        raise SparklogError(f"broker {broker} has replicas of {name_partitions(left)}, made meanwhile: drain it again")
 
 
 def _check_seen(admin: Admin, broker: int) -> None:
@@ -151,16 +178,22 @@ def _check_seen(admin: Admin, broker: int) -> None:
     Brokers leave such topics out without a word, so their replicas would stay, and be lost with the broker. What is
     being deleted is not described any more, and soon gone: so it is looked again.
     """
-    for look in range(_LOOKS):
-        if look:
-            time.sleep(_LOOK_EVERY_S)
-        unseen = _unseen(admin, broker)
-        if not unseen:
-            return
-    raise SparklogError(
-        f"broker {broker} has replicas of what this user may not describe ({name_partitions(unseen)}):"
-        " nothing was moved; ask as a user who may DESCRIBE every topic"
-    )
+    if unseen := _lasting(lambda: _unseen(admin, broker)):
+        raise SparklogError(
+            f"broker {broker} has replicas of what this user may not describe ({name_partitions(unseen)}):"
+            " nothing was moved; ask as a user who may DESCRIBE every topic"
+        )
+
+
+def _lasting(look: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+    """What is found by every look; a broker may hear of a change some time after the controller."""
+    found = look()
+    for _ in range(_LOOKS - 1):
+        if not found:
+            break
+        time.sleep(_LOOK_EVERY_S)
+        found = look()
+    return found
 
 
 def _unseen(admin: Admin, broker: int) -> list[TopicPartition]:
@@ -221,11 +254,20 @@ def _spread(info: ClusterInfo, topics: Collection[str], brokers: list[int], repl
         if name not in info.topics:
             raise click.BadParameter(f"there is no topic {name!r}", param_hint="--topic")
         partitions = info.topics[name].partitions
-        factor = replication or len(partitions[0].replicas)
+        factor = replication or _factor(name, partitions)
         racks = {broker: info.racks.get(each) for each in info.brokers if (broker := int(each)) in brokers}
         found = assign_replicas(brokers, len(partitions), factor, start=len(plan), racks=racks)
         plan |= {TopicPartition(name, number): replicas for number, replicas in found.items()}
     return plan
+
+
+def _factor(topic: str, partitions: Sequence[PartitionInfo]) -> int:
+    """How many replicas each has. Raises UsageError where some have more than others."""
+    found = sorted({len(each.replicas) for each in partitions})
+    if len(found) > 1:
+        counts = ", ".join(map(str, found))
+        raise click.UsageError(f"partitions of topic {topic!r} have {counts} replicas: say how many by --replication")
+    return found[0]
 
 
 def _execute(admin: Admin, info: ClusterInfo, plan: Plan, throttle: float | None, *, dry_run: bool) -> None:
@@ -243,7 +285,10 @@ def _execute(admin: Admin, info: ClusterInfo, plan: Plan, throttle: float | None
         begun = [tp for tp, error in outcomes.items() if error is None]
         failures = [error for error in outcomes.values() if error is not None]
         _await_end(admin, begun)
-    say_done(f"moved {counted(len(begun), 'partition')}", moved=[tp._asdict() for tp in begun])
+    astray = _astray(admin, {tp: wanted[tp] for tp in begun})
+    moved = [tp for tp in begun if tp not in astray]
+    say_done(f"moved {counted(len(moved), 'partition')}", moved=[tp._asdict() for tp in moved])
+    _raise_astray(astray)
     if failures:
         raise ApiError(failures[0].code, f"{counted(len(failures), 'partition')} cannot be moved: {failures[0]}")
 
@@ -258,11 +303,11 @@ def _throttled(admin: Admin, info: ClusterInfo, plan: Plan, throttle: float | No
         return
     copied, copying = sources(info, plan), newcomers(info, plan)
     brokers = sorted(set().union(*copied.values(), *copying.values()) & info.brokers.keys())
-    for name, replicas in zip(_REPLICAS, (copied, copying), strict=True):
-        for topic, entries in throttled(replicas).items():
-            admin.alter_topic_configs(topic, {name: entries})
-    _set_rates(admin, brokers, str(int(throttle * _MEGABYTE)))
     try:
+        for name, replicas in zip(_REPLICAS, (copied, copying), strict=True):
+            for topic, entries in throttled(replicas).items():
+                admin.alter_topic_configs(topic, {name: entries})
+        _set_rates(admin, brokers, str(int(throttle * _MEGABYTE)))
         yield
     except BaseException:
         click.echo('the throttles stay; "sparklog cluster reassign --follow" removes them at the end', err=True)
@@ -296,6 +341,26 @@ def _await_end(admin: Admin, partitions: Collection[TopicPartition]) -> None:
         time.sleep(_LOOK_EVERY_S)
 
 
+def _astray(admin: Admin, wanted: Plan) -> list[TopicPartition]:
+    """Those whose moves have ended, and that are not where they were to be."""
+    from sparklog.cluster.plan import present
+
+    def elsewhere() -> list[TopicPartition]:
+        now = present(admin.describe_cluster())
+        return [tp for tp, replicas in wanted.items() if now.get(tp) != replicas]
+
+    return _lasting(elsewhere) if wanted else []
+
+
+def _raise_astray(partitions: Collection[TopicPartition]) -> None:
+    """Raises SparklogError where there are any."""
+    if partitions:
+        raise SparklogError(
+            f"{name_partitions(sorted(partitions))} {'is' if len(partitions) == 1 else 'are'} not where the move was to"
+            " end: somebody has given it up meanwhile, moved them elsewhere, or deleted the topic"
+        )
+
+
 def _list(admin: Admin) -> None:
     moving = admin.list_partition_reassignments()
     if is_json():
@@ -322,12 +387,15 @@ def _cancel(admin: Admin, topics: Collection[str]) -> None:
 
 
 def _follow(admin: Admin) -> None:
-    moving = list(admin.list_partition_reassignments())
-    _await_end(admin, moving)
+    moves = admin.list_partition_reassignments()
+    moving = {tp: tuple(each for each in move.replicas if each not in move.removing) for tp, move in moves.items()}
+    _await_end(admin, list(moving))
+    astray = _astray(admin, moving)
     info = admin.describe_cluster()
     throttled = [
         name for name in info.topics if any(each.name in _REPLICAS and each.value for each in admin.topic_configs(name))
     ]
     _unthrottle(admin, throttled, sorted(info.brokers))
-    moved = [tp._asdict() for tp in moving]
-    say_done(f"{counted(len(moving), 'partition')} moved; nothing is throttled", moved=moved)
+    moved = [tp._asdict() for tp in moving if tp not in astray]
+    say_done(f"{counted(len(moved), 'partition')} moved; nothing is throttled", moved=moved)
+    _raise_astray(astray)
