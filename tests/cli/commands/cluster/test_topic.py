@@ -58,9 +58,11 @@ def test_settings_and_partitions_are_altered(here, topic):
     described = json.loads(here("topic", "describe", topic, "-o", "json").out)
     assert len(described["partitions"]) == 3
     assert [(each["name"], each["value"]) for each in described["settings"]] == [("segment.ms", "60000")]
-    fewer = here("topic", "alter", topic, "--partitions", 2)
-    assert (fewer.status, fewer.out) == (1, "")
-    assert "may only grow, from 3 on" in fewer.err
+    for more in ((), ("--config", "segment.ms=70000")):
+        fewer = here("topic", "alter", topic, "--partitions", 2, *more)
+        assert (fewer.status, fewer.out) == (1, "")
+        assert "may only grow, from 3 on" in fewer.err
+    assert json.loads(here("topic", "describe", topic, "-o", "json").out) == described, "the setting neither"
 
 
 @pytest.mark.parametrize("command", ["create", "alter"])

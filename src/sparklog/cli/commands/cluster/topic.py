@@ -264,6 +264,8 @@ def alter(
         admin.describe_topics([name])
         if deleted:
             check_deleted(deleted, admin.topic_configs(name))
+        if changes and partitions is not None:  # both or neither
+            admin.create_partitions({name: partitions}, validate_only=True)
         if changes:
             admin.alter_topic_configs(name, changes)
         if partitions is not None:
