@@ -67,6 +67,21 @@ def test_all_go_before_latest_and_those_before_an_offset_that_is_beyond_the_end(
     assert left(here, filled) == []
 
 
+def test_a_topic_that_was_made_again_while_it_was_asked_keeps_its_records(here, filled, admin, bootstrap, monkeypatch):
+    def answered_late(*_, **__):
+        admin.delete_topics([filled])
+        admin.create_topics([NewTopic(filled, 2, 1)])
+        with Producer(bootstrap_servers=bootstrap) as producer:
+            for number in range(4):
+                producer.send(filled, b"new.%d" % number, partition=0)
+
+    monkeypatch.setattr("sparklog.cli.commands.cluster.trim.confirm", answered_late)
+    done = here("topic", "trim", filled, "--before", 3)
+    assert done.status == 1
+    assert f"topic {filled} was deleted meanwhile, and made again: nothing was deleted" in done.err
+    assert left(here, filled) == [f"new.{number}" for number in range(4)]
+
+
 def test_a_dry_run_says_the_same_and_deletes_nothing(here, filled):
     dry = here("topic", "trim", filled, "--before", 3, "--dry-run")
     assert (dry.status, dry.err) == (0, "nothing was deleted: this is a dry run\n")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
     from sparklog.structs import TopicPartition
 
+_OTHER = ErrorCode.INCONSISTENT_TOPIC_ID
 _COLUMNS = ("partition", "before", "after", "records")
 
 
@@ -61,12 +62,15 @@ def trim(name: str, position: Position, partitions: tuple[int, ...], dry_run: bo
       sparklog topic trim clicks --before latest --yes
     """
     with administered(bootstrap, [name]) as admin:
+        topic_id = admin.describe_topics([name])[name].topic_id
         begins, limits = _ranges(admin, name, partitions, position)
         _say_beyond(limits, position)
         count = sum(limits[tp] - begins[tp] for tp in limits)
         _show(begins, limits)
         if count and not dry_run:
             confirm(f"Delete these {counted(count, 'record')} of topic {name}, for good?", yes=yes)
+            if admin.describe_topics([name])[name].topic_id != topic_id:
+                raise ApiError(_OTHER, f"topic {name} was deleted meanwhile, and made again: nothing was deleted")
             limits |= admin.delete_records({tp: at for tp, at in limits.items() if at > begins[tp]})
     if dry_run:
         words = "nothing was deleted: this is a dry run"
