@@ -12,7 +12,7 @@ from sparklog.client.zookeeper.group import Layout
 from sparklog.client.zookeeper.migration import Migration, Move, Plan, Side, plan_of
 from sparklog.client.zookeeper.registry import GroupRegistry
 from sparklog.config.zookeeper_security import OPEN
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, CoordinationError, ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -123,6 +123,20 @@ def test_offsets_do_not_go_back_unasked(admin, cluster, make, migration, topic):
     assert admin.group_offsets(topic)[TopicPartition(topic, 0)].offset == 9
     there.carry_out(plan, Side.BROKERS, may_go_back=True)
     assert admin.group_offsets(topic)[TopicPartition(topic, 0)].offset == 1
+
+
+def test_a_group_that_has_read_on_since_it_was_looked_at_is_not_migrated(admin, make, migration, topic):
+    make(1)
+    tp = TopicPartition(topic, 0)
+    admin.alter_group_offsets(topic, {tp: 1})
+    there = migration()
+    there.carry_out(there.plan(Side.ZOOKEEPER), Side.ZOOKEEPER)
+    admin.delete_groups([topic])
+    plan = there.plan(Side.BROKERS)
+    admin.alter_group_offsets(topic, {tp: 5})
+    with pytest.raises(CoordinationError, match="has read on"):
+        there.carry_out(plan, Side.BROKERS)
+    assert admin.group_offsets(topic)[tp].offset == 5
 
 
 def test_a_topic_that_is_gone_stays_behind(admin, make, migration, topic):

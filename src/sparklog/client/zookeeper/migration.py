@@ -87,11 +87,14 @@ class Migration:
 
     def carry_out(self, plan: Plan, to: Side, *, may_go_back: bool = False) -> None:
         """Copy. Raises ApiError(NON_EMPTY_GROUP) where a member came meanwhile, ApiError(INVALID_REQUEST) for offsets
-        that would go back, CoordinationError where somebody else wrote them meanwhile.
+        that would go back, CoordinationError where the plan is not of now any more, or somebody else writes meanwhile.
         """
         if plan.going_back and not may_go_back:
             raise ApiError(ErrorCode.INVALID_REQUEST, self._why_not_back(plan, to))
-        self._require_no_members()
+        if self.plan(to) != plan:
+            raise CoordinationError(
+                f"group {self._group!r} has read on since its offsets were looked at: migrate again"
+            )
         if to is Side.BROKERS and plan.moves:
             self._admin.alter_group_offsets(self._group, {each.tp: each.after for each in plan.moves})
         elif plan.moves:
