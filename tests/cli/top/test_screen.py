@@ -1,10 +1,11 @@
 """What is drawn."""
 
 import io
+import os
 
 from rich.console import Console
 
-from sparklog.cli.top.screen import KEYS, cells, drawn, headings
+from sparklog.cli.top.screen import KEYS, QUIT, cells, drawn, headings, pressed
 from sparklog.cli.top.view import SORTS, BrokerRow, GroupRow, TopicRow, View
 
 
@@ -54,3 +55,14 @@ def test_a_name_gives_no_orders_to_the_terminal():
     found = text(View(1.0, [], [], [GroupRow("a\x1b[2Jb\nc", "Empty", 1.0, 1, 1.0)]), 24)
     assert "\x1b[2J" not in found
     assert r"a\x1b[2Jb\nc" in found
+
+
+def test_keys_that_are_typed_at_once_are_all_heard(monkeypatch):
+    read, write = os.pipe()
+    with open(read) as stdin, open(write, "wb", buffering=0) as typed:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert pressed(0) is None
+        typed.write(b"lq")
+        assert [pressed(0), pressed(0), pressed(0)] == ["l", QUIT, None]
+        typed.close()
+        assert pressed(0) == QUIT, "the end of the input"

@@ -1,5 +1,7 @@
 """Rates between two samples that are given."""
 
+from uuid import UUID
+
 import pytest
 from cli.doctor.clusters import cluster, partition
 
@@ -88,3 +90,26 @@ def test_the_highest_come_first_and_equal_ones_by_name(sort):
         ["a", "b", "c"] if sort == "name" else ["b", "a", "c"]
     )
     assert sorted_rows([], sort) == []
+
+
+def test_what_could_not_be_asked_the_last_time_has_not_come_since():
+    """A broker that was silent tells of all its bytes, and a leader that was away of all that a group lags."""
+    before = sample(0, {A0: 100}, {0: {A0: 1000}}, {"g": {A0: 90, A1: 40}})
+    after = sample(1, {A0: 100, A1: 9000}, {0: {A0: 1000}, 1: {A0: 5000, A1: 5000}}, {"g": {A0: 90, A1: 40}})
+    found = compare(before, after)
+    topic = found.topics[0]
+    assert (topic.records_per_s, topic.bytes_per_s, topic.bytes) == (0, 0, 11000)
+    assert found.groups == [GroupRow("g", "Stable", 0, 8970, 0)]
+
+
+def test_a_topic_that_was_made_again_has_come_with_all_that_it_has():
+    before = sample(0, {A0: 100, B0: 7}, {0: {A0: 1000}}, {"g": {A0: 90}})
+    after = sample(1, {A0: 150, B0: 7}, {0: {A0: 1200}}, {"g": {A0: 95}})
+    made = {name: each._replace(topic_id=UUID(int=1)) for name, each in before.cluster.topics.items()}
+    again = {**made, "a": made["a"]._replace(topic_id=UUID(int=2))}
+    former, present = (
+        each._replace(cluster=each.cluster._replace(topics=topics)) for each, topics in ((before, made), (after, again))
+    )
+    assert [each.records_per_s for each in compare(former, present).topics] == [150, 0]
+    assert compare(former, present).topics[0].bytes_per_s == 1200
+    assert [each.records_per_s for each in compare(former, after).topics] == [50, 0], "where no id is told"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import termios
@@ -37,8 +38,10 @@ def keyboard() -> Iterator[None]:
 
 def pressed(timeout: float) -> str | None:
     """The next key within so many seconds; None for no key, QUIT for the end of the input."""
-    ready, _, _ = select.select([sys.stdin], [], [], timeout)
-    return (sys.stdin.read(1) or QUIT) if ready else None
+    # not by sys.stdin.read, which takes all that was typed, and gives the first of it
+    descriptor = sys.stdin.fileno()
+    ready, _, _ = select.select([descriptor], [], [], timeout)
+    return (os.read(descriptor, 1).decode("latin-1") or QUIT) if ready else None
 
 
 def drawn(view: View, sort: str, height: int, trouble: str = "") -> Group:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.top.sample import Sample
+from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import BrokerId, TopicPartition
 
 
@@ -70,10 +71,11 @@ Row = TypeVar("Row", TopicRow, GroupRow)
 
 
 def compare(before: Sample, after: Sample, *, internal: bool = False) -> View:
-    """What came between them. A topic that is new has come with all that it has; a partition that could not be asked
-    the last time has no rate."""
+    """What came between them. A topic that is new, or was made again, has come with all that it has; a partition or a
+    broker that could not be asked the last time has no rate."""
     seconds = max(after.at_s - before.at_s, 1e-9)
     shown = {name for name, topic in after.cluster.topics.items() if internal or not is_internal_topic(topic)}
+    before = _without_former_topics(before, after)
     written = {
         tp: max(end - before.ends.get(tp, end if tp.topic in before.cluster.topics else 0), 0) / seconds
         for tp, end in after.ends.items()
@@ -84,6 +86,36 @@ def compare(before: Sample, after: Sample, *, internal: bool = False) -> View:
         _topics(before, after, seconds, written, shown),
         _groups(before, after, seconds),
     )
+
+
+def _without_former_topics(before: Sample, after: Sample) -> Sample:
+    """``before`` as if it had not known the topics that were deleted, and made again under their names."""
+    now = after.cluster.topics
+    former = {
+        name
+        for name, topic in before.cluster.topics.items()
+        if name in now
+        and ZERO_UUID not in (topic.topic_id, now[name].topic_id)
+        and topic.topic_id != now[name].topic_id
+    }
+    if not former:
+        return before
+    cluster = before.cluster._replace(
+        topics={name: topic for name, topic in before.cluster.topics.items() if name not in former}
+    )
+    return before._replace(
+        cluster=cluster,
+        ends=_of_others(before.ends, former),
+        directories={
+            broker: [each._replace(sizes=_of_others(each.sizes, former)) for each in directories]
+            for broker, directories in before.directories.items()
+        },
+        committed={group: _of_others(committed, former) for group, committed in before.committed.items()},
+    )
+
+
+def _of_others(found: Mapping[TopicPartition, int], topics: set[str]) -> dict[TopicPartition, int]:
+    return {tp: number for tp, number in found.items() if tp.topic not in topics}
 
 
 def sorted_rows(rows: Sequence[Row], sort: str) -> list[Row]:
@@ -131,13 +163,15 @@ def _topics(
     before: Sample, after: Sample, seconds: float, written: Mapping[TopicPartition, float], shown: set[str]
 ) -> list[TopicRow]:
     records, read = _by_topic(written), _by_topic(_read(before, after, seconds))
-    sizes, were = _sizes(after), _sizes(before)
+    sizes = _sizes(after, after.directories)
+    both = after.directories.keys() & before.directories.keys()
+    now, were = _sizes(after, both), _sizes(before, both)
     return [
         TopicRow(
             name,
             len(after.cluster.topics[name].partitions),
             records[name],
-            max(sizes[name] - were[name], 0) / seconds,
+            max(now[name] - were[name], 0) / seconds,
             read[name],
             int(sizes[name]),
         )
@@ -145,11 +179,9 @@ def _topics(
     ]
 
 
-def _sizes(sample: Sample) -> defaultdict[str, float]:
-    """Bytes of all replicas of each topic."""
-    return _by_topic(
-        *(each.sizes for directories in sample.directories.values() for each in directories),
-    )
+def _sizes(sample: Sample, brokers: Collection[BrokerId]) -> defaultdict[str, float]:
+    """Bytes of all replicas of each topic on these brokers."""
+    return _by_topic(*(each.sizes for broker in brokers for each in sample.directories[broker]))
 
 
 def _by_topic(*amounts: Mapping[TopicPartition, float]) -> defaultdict[str, float]:
@@ -177,11 +209,13 @@ def _groups(before: Sample, after: Sample, seconds: float) -> list[GroupRow]:
             continue
         committed, was = after.committed[name], before.committed.get(name, {})
         read = sum(max(at - was.get(tp, at), 0) for tp, at in committed.items()) / seconds
-        lag = _lag(after, name)
-        growth = (lag - _lag(before, name)) / seconds if name in before.committed else 0.0
+        lag = _lag(after, name, after.ends)
+        both = after.ends.keys() & before.ends.keys()
+        growth = (_lag(after, name, both) - _lag(before, name, both)) / seconds if name in before.committed else 0.0
         rows.append(GroupRow(name, state, read, lag, growth))
     return rows
 
 
-def _lag(sample: Sample, group: str) -> int:
-    return sum(max(sample.ends.get(tp, at) - at, 0) for tp, at in sample.committed[group].items())
+def _lag(sample: Sample, group: str, known: Collection[TopicPartition]) -> int:
+    """In the partitions of which it is ``known`` where they end."""
+    return sum(max(sample.ends[tp] - at, 0) for tp, at in sample.committed[group].items() if tp in known)
