@@ -162,3 +162,13 @@ def test_a_leader_that_knows_no_bytes_tells_its_end_all_the_same():
     scrape(cluster, ends, far=5)
     assert scrape(cluster, ends, far=5) == [None]
     assert ends.end(THERE) == 55
+
+
+def test_a_topic_that_was_made_again_has_not_waited_since_the_former_one():
+    cluster = Cluster()
+    ends = PartitionEnds(cluster, 100)
+    ends.behind_s(HERE, 900, 1000)
+    cluster.clock.advance(100)
+    assert ends.behind_s(HERE, 5, 30) == 0, "the record came after the former topic's end was seen"
+    cluster.clock.advance(7)
+    assert ends.behind_s(HERE, 5, 40) == 7

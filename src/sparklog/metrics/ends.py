@@ -59,6 +59,8 @@ class PartitionEnds:
             if len(self._seen) >= self._most:
                 return 0.0
             seen = self._seen[tp] = deque(maxlen=_SEEN)
+        while seen and seen[-1][1] > end:  # of a log that was cut off, or of a topic that was made again
+            seen.pop()
         if not seen or now - seen[-1][0] >= _SEEN_EVERY_S:
             seen.append((now, end))
         return now - next((at for at, known in seen if known > offset), now)
