@@ -29,6 +29,15 @@ def test_samples_and_names_are_bounded():
     assert len(history._samples) == len(history._sampled) == 50
 
 
+def test_a_look_at_what_is_not_known_is_no_sample():
+    history = History(ManualClock())
+    assert history.look("g") == []
+    assert [lag for _, lag in history.add("g", 5)] == [5]
+    for number in range(100):
+        history.look(f"g-{number}")
+    assert (len(history._samples), history._sampled) == (50, {})
+
+
 class Looks:
     """Looks at the partitions of one topic, five seconds apart."""
 

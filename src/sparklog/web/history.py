@@ -26,20 +26,30 @@ class History:
     def __contains__(self, name: str) -> bool:
         return name in self._samples
 
+    def look(self, name: str) -> list[Sample]:
+        """Somebody looked, and what is to be seen is not known; all samples of the name, the oldest first."""
+        return list(self._latest(name))
+
     def add(self, name: str, *numbers: int) -> list[Sample]:
         """Somebody looked; all samples of the name, the oldest first."""
-        samples = self._samples.pop(name, None)
-        if samples is None:
-            samples = deque(maxlen=_SAMPLES)
-        self._samples[name] = samples
+        samples = self._latest(name)
         now = self._clock.monotonic()
         if now - self._sampled.get(name, float("-inf")) >= _EVERY_S:
             self._sampled[name] = now
             samples.append((self._clock.now_ms(), *numbers))
+        return list(samples)
+
+    def _latest(self, name: str) -> deque[Sample]:
+        """The samples of the name that is looked at last now."""
+        samples = self._samples.pop(name, None)
+        if samples is None:
+            samples = deque(maxlen=_SAMPLES)
+        self._samples[name] = samples
         if len(self._samples) > _NAMES:
             oldest = next(iter(self._samples))
-            del self._samples[oldest], self._sampled[oldest]
-        return list(samples)
+            del self._samples[oldest]
+            self._sampled.pop(oldest, None)
+        return samples
 
 
 class Growth:

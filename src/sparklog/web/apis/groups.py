@@ -46,7 +46,8 @@ async def group(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     partitions = sorted({*offsets, *holders})
     known = (await ends(visitor, partitions)).end
     lag = _lag_of(offsets, known)
-    samples = visitor.lags.add(name, lag["lag"] or 0, sum(each.offset for each in offsets.values()))
+    committed = sum(each.offset for each in offsets.values())
+    samples = visitor.lags.look(name) if lag["lag"] is None else visitor.lags.add(name, lag["lag"], committed)
     rows = [_partition(tp, offsets, known, holders.get(tp)) for tp in partitions]
     orders = {"partition": lambda row: (row["topic"], row["partition"]), "lag": lambda row: row["lag"] or 0}
     cut = Page.of(request).cut(rows, lambda row: f"{row['topic']}-{row['partition']}", orders)
