@@ -43,6 +43,17 @@ def test_a_backup_is_made_listed_and_read_again(here, filled, dest):
     assert here("backup", filled, "--dest", dest).err.startswith("nothing was copied; ")
 
 
+def test_a_backup_is_read_again_though_the_manifest_of_another_is_damaged(here, filled, dest):
+    for _ in range(2):
+        here("backup", filled, "--dest", dest)
+    (dest / "backups" / f"{0:020}.json").write_text("{}")
+    assert here("backup", "verify", dest).out == "1 backup whole: 1\n"
+    for arguments in (("--at", 0), ("--all",)):
+        found = here("backup", "verify", dest, *arguments)
+        assert (found.status, found.out) == (1, "")
+        assert "is damaged" in found.err
+
+
 def test_what_a_user_may_not_describe_is_told(run, secured, operator, topic, dest):
     """``operator`` may read the topic. Of the groups with offsets in it, it is given the right to one, then to all."""
     hidden, named = f"{topic}-hidden", f"{topic}-named"

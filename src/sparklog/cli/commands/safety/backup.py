@@ -17,7 +17,7 @@ from sparklog.config.job_clients import BACKUP
 from sparklog.errors import SparklogError
 
 if TYPE_CHECKING:
-    from sparklog.backup.manifest import Backup, Unseen
+    from sparklog.backup.manifest import Backup, Backups, Unseen
 
 _COLUMNS = ("backup", "made", "topics", "partitions", "records", "bytes", "groups", "consistent")
 _RIGHT = "An administrator gives the right: sparklog acl add --allow-principal User:NAME --operation Describe"
@@ -150,22 +150,28 @@ def verify(dest: str, number: int | None, everything: bool, as_json: bool) -> No
 
 def _found(dest: str) -> dict[int, Backup]:
     """Every backup there, by its number. Raises SparklogError where there is none."""
+    backups = _backups(dest)
+    return {number: backups.read(number) for number in backups.numbers()}
+
+
+def _backups(dest: str) -> Backups:
     from sparklog.backup.manifest import Backups
     from sparklog.storage.place import open_place
 
-    backups = Backups(open_place(dest))
-    found = {number: backups.read(number) for number in backups.numbers()}
-    if not found:
+    found = Backups(open_place(dest))
+    if not found.numbers():
         raise SparklogError(f'there is no backup in {dest}; "sparklog backup TOPIC... --dest {dest}" makes one')
     return found
 
 
 def _chosen(dest: str, number: int | None) -> dict[int, Backup]:
-    found = _found(dest)
-    at = max(found) if number is None else number
-    if at not in found:
-        raise SparklogError(f"there is no backup {at} in {dest}, only 0 to {max(found)}")
-    return {at: found[at]}
+    """That one, or the last; no other is looked at, for it may be damaged."""
+    backups = _backups(dest)
+    numbers = backups.numbers()
+    at = numbers[-1] if number is None else number
+    if at not in numbers:
+        raise SparklogError(f"there is no backup {at} in {dest}, only 0 to {numbers[-1]}")
+    return {at: backups.read(at)}
 
 
 def _warnings(unseen: Unseen) -> list[str]:
