@@ -101,6 +101,15 @@ def planned(broker_id=1, version="3.9"):
 
 def test_a_new_broker_that_says_what_kafkas_say_has_no_findings():
     assert findings(SOUND, [planned()]) == []
+    assert findings(SOUND, [planned(), planned(2)._replace(source="other.properties")]) == []
+
+
+def test_two_brokers_cannot_take_one_place():
+    faulty = Planned("third.properties", fault="no")
+    (_, found) = findings(SOUND, [planned(), faulty, planned()._replace(source="other.properties")])
+    assert (found.stops, found.subject, found.what) == (
+        True, "other.properties", "its broker.id is 1, as in server.properties",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,14 @@ class Finding(NamedTuple):
 
 def findings(survey: Survey, planned: Iterable[Planned] = ()) -> list[Finding]:
     """What stops a takeover first. ``planned``: what the new brokers are to be started with."""
+    plans = list(planned)
     found = [
         *_of_cluster(survey),
         *_of_versions(survey.brokers),
         *(each for broker in survey.brokers for each in _of_broker(broker)),
         *_of_topics(survey.topics),
-        *(each for plan in planned for each in _of_plan(plan, survey.brokers)),
+        *(each for plan in plans for each in _of_plan(plan, survey.brokers)),
+        *_of_ids(plans),
     ]
     return sorted(found, key=lambda each: not each.stops)
 
@@ -119,6 +121,15 @@ def _of_plan(plan: Planned, brokers: tuple[SurveyedBroker, ...]) -> Iterator[Fin
     if plan.version and running and plan.version != running:
         text = f"{_VERSION} is {plan.version} there, and {running} in the cluster"
         yield Finding(True, plan.source, text, f"set {_set(running)} there")
+
+
+def _of_ids(plans: Iterable[Planned]) -> Iterator[Finding]:
+    """Brokers that would take one place."""
+    first: dict[int, str] = {}
+    for plan in plans:
+        if not plan.fault and (other := first.setdefault(plan.broker_id, plan.source)) is not plan.source:
+            text = f"its broker.id is {plan.broker_id}, as in {other}"
+            yield Finding(True, plan.source, text, "give each the id of the broker whose place it takes")
 
 
 def _parsed(text: str) -> ProtocolVersion | None:
