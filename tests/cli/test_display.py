@@ -5,7 +5,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 import pytest
 
-from sparklog.cli.display import progress, show_table
+from sparklog.cli.display import moment, progress, show_table
 
 NAMES = ["workers[eu]", "import[/eu]", "billing:key:1", "[bold]", r"a\[b]", "10.0.0.1:9092"]
 
@@ -64,3 +64,9 @@ def test_a_name_gives_no_orders_to_the_terminal_and_makes_no_lines(at_terminal):
     with redirect_stdout(io.StringIO()) as lines:
         show_table(["group", "lag"], [["a\nb\t7", 1]])
     assert lines.getvalue() == "group\tlag\na\\nb\\t7\t1\n"
+
+
+@pytest.mark.parametrize("time_ms", [(1 << 63) - 1, 1 << 60, -(1 << 62)])
+def test_a_time_that_no_calendar_has_is_its_milliseconds(time_ms):
+    assert moment(time_ms) == f"{time_ms} ms"
+    assert moment(1_372_939_200_000).startswith("2013-07-04T")

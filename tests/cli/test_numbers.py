@@ -15,6 +15,8 @@ from sparklog.cli.numbers import Number, WholeNumber
         (WholeNumber(max=9), "10", "'10' is not a whole number to 9"),
         (Number(0, min_open=True), "0", "'0' is not a number above 0"),
         (Number(0), "", "'' is not a number from 0"),
+        (Number(0, min_open=True), "nan", "'nan' is not a number above 0"),
+        (Number(0), "inf", "'inf' is not a number from 0"),
     ],
 )
 def test_what_is_none_of_those_that_are_allowed(kind, text, said):

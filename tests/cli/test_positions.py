@@ -6,7 +6,7 @@ import click
 import pyarrow as pa
 import pytest
 
-from sparklog.cli.positions import parse_position, resolve_position
+from sparklog.cli.positions import parse_position, parse_timestamp, resolve_position
 from sparklog.client.admin.admin import Admin, AdminClient, NewTopic
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
@@ -36,10 +36,17 @@ def test_text_is_an_end_an_offset_or_a_time(text, position):
     assert _parse(text) == position
 
 
-@pytest.mark.parametrize("text", ["", "-1", "soon", "2013-13-01", "1.5"])
+@pytest.mark.parametrize("text", ["", "-1", "soon", "2013-13-01", "1.5", "9" * 5000])
 def test_other_text_is_refused_with_examples(text):
     with pytest.raises(click.BadParameter, match=r"earliest, latest, an offset \(42\), a time \(2013-07-04T12:00"):
         _parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", str(1 << 63), "9" * 5000])
+def test_what_is_no_time_of_a_record_is_refused(text):
+    with pytest.raises(click.BadParameter, match=r"is no time .*, and no ms since 1970"):
+        parse_timestamp(None, None, text)
+    assert parse_timestamp(None, None, str((1 << 63) - 1)) == (1 << 63) - 1
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -141,6 +142,14 @@ def in_words(error: Exception) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """So many of them, in words; ``plural`` where it is not made with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def moment(time_ms: int) -> str:
+    """A time in ms since 1970, for a person here. One that no calendar has, as a client may choose it, is its ms."""
+    try:
+        return datetime.fromtimestamp(time_ms // 1000).astimezone().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
 
 
 def rate(records: int, size: int, seconds: float) -> str:

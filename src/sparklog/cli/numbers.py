@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,14 +41,17 @@ class Copies(WholeNumber):
 
 
 class Number(click.FloatRange):
-    """As ``click.FloatRange``."""
+    """As ``click.FloatRange``, without what is no number or has no end."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Raises BadParameter."""
         try:
-            return super().convert(value, param, ctx)
+            found = super().convert(value, param, ctx)
+            if not math.isfinite(found):
+                raise click.BadParameter("", ctx=ctx, param=param)
         except click.BadParameter as error:
             raise _refused(value, f"a number{_bounds(self)}", error) from None
+        return found
 
 
 def _refused(value: object, wanted: str, error: click.BadParameter) -> click.BadParameter:

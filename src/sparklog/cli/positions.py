@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.extents import find_extents
+from sparklog.record.layout import MAX_INT64
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
@@ -40,10 +41,8 @@ def parse_position(_ctx: click.Context, _param: click.Parameter, text: str | Non
     """What an option's text means (a click callback); a time without a zone is UTC."""
     if text is None or text in ("earliest", "latest"):
         return text
-    if text.isdecimal():
-        return int(text)
     try:
-        return _moment(text)
+        return int(text) if text.isdecimal() else _moment(text)
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is none of: earliest, latest, an offset (42), a time (2013-07-04T12:00, UTC if not said)"
@@ -52,10 +51,13 @@ def parse_position(_ctx: click.Context, _param: click.Parameter, text: str | Non
 
 def parse_timestamp(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
     """Milliseconds since 1970: a number of them, or a time (a click callback); without a zone it is UTC."""
-    if text is None or text.isdecimal():
-        return None if text is None else int(text)
+    if text is None:
+        return None
     try:
-        return round(_moment(text).timestamp() * 1000)
+        time_ms = int(text) if text.isdecimal() else round(_moment(text).timestamp() * 1000)
+        if time_ms > MAX_INT64:
+            raise ValueError
+        return time_ms
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is no time (2013-07-04T12:00, UTC if not said), and no ms since 1970"

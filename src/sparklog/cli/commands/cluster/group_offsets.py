@@ -162,8 +162,8 @@ def _tell(given: _Reset, changes: list[dict[str, object]]) -> None:
 
 
 def _moment(age_s: float) -> datetime:
-    """So long ago."""
-    return datetime.fromtimestamp(SystemClock().now_ms() / 1000 - age_s, UTC)
+    """So long ago, 1970 at most: no record is older."""
+    return datetime.fromtimestamp(max(SystemClock().now_ms() / 1000 - age_s, 0), UTC)
 
 
 def _shifted(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from sparklog.cli.connection import TOPICS, TRANSACTIONAL_IDS, administered, bootstrap_option, say_if_partial
-from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
+from sparklog.cli.display import confirm, done_option, moment, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.cli.numbers import WholeNumber
@@ -239,7 +238,7 @@ def _open_since(each: ActiveProducer) -> int | None:
 def _time(each: ActiveProducer) -> str | None:
     if each.last_timestamp_ms < 0:
         return None
-    return datetime.fromtimestamp(each.last_timestamp_ms // 1000).astimezone().isoformat()
+    return moment(each.last_timestamp_ms)
 
 
 def _end(transactional_id: str, to_commit: bool, yes: bool, bootstrap: str) -> None:

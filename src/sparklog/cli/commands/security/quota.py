@@ -9,6 +9,7 @@ import click
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import done_option, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
+from sparklog.cli.numbers import Number
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity, Name
 from sparklog.quota.keys import Key, keys_of
 from sparklog.quota.requests import parts_of
@@ -155,8 +156,8 @@ def _parsed(entity: Entity | IpEntity, setting: str) -> tuple[str, float]:
         raise click.BadParameter(f"{setting!r} is not NAME=NUMBER", param_hint="NAME=NUMBER")
     _key(entity, name)
     try:
-        return name, float(number)
-    except ValueError as error:
+        return name, Number().convert(number, None, None)
+    except click.BadParameter as error:
         raise click.BadParameter(f"{number!r} is no number", param_hint=name) from error
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option, client_settings
-from sparklog.cli.display import confirm, done_option, output_option, say_done, show_json, show_table
+from sparklog.cli.display import confirm, done_option, moment, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.numbers import WholeNumber
 
@@ -88,7 +87,7 @@ def create(
         except BaseException:
             admin.expire_delegation_token(made.hmac)
             raise
-    click.echo(f"{out}: token {made.token_id} of {made.owner}, until {_moment(made.expires_ms)}")
+    click.echo(f"{out}: token {made.token_id} of {made.owner}, until {moment(made.expires_ms)}")
 
 
 @token.command(short_help="Show tokens.")
@@ -125,7 +124,7 @@ def renew(token_id: str, period_ms: int | None, bootstrap: str) -> None:
     with administered(bootstrap) as admin:
         period = -1 if period_ms is None else period_ms
         expires_ms = admin.renew_delegation_token(_found(admin, token_id).hmac, period)
-    say_done(f"{token_id}: until {_moment(expires_ms)}", token=token_id, expires_ms=expires_ms)
+    say_done(f"{token_id}: until {moment(expires_ms)}", token=token_id, expires_ms=expires_ms)
 
 
 @token.command(short_help="Let a token end.")
@@ -145,7 +144,7 @@ def expire(token_id: str, period_ms: int | None, bootstrap: str, *, yes: bool) -
     with administered(bootstrap) as admin:
         period = -1 if period_ms is None else period_ms
         ends_ms = admin.expire_delegation_token(_found(admin, token_id).hmac, period)
-    words = f"{token_id}: ended" if period_ms is None else f"{token_id}: until {_moment(ends_ms)}"
+    words = f"{token_id}: ended" if period_ms is None else f"{token_id}: until {moment(ends_ms)}"
     say_done(words, token=token_id, expires_ms=ends_ms)
 
 
@@ -194,9 +193,5 @@ def _show(tokens: list[DelegationToken], *, as_json: bool, with_secret: bool = F
 
 
 def _row(each: DelegationToken) -> list[str]:
-    moments = [_moment(ms) for ms in (each.issued_ms, each.expires_ms, each.max_ms)]
+    moments = [moment(ms) for ms in (each.issued_ms, each.expires_ms, each.max_ms)]
     return [each.token_id, each.owner, each.requester, ",".join(each.renewers), *moments]
-
-
-def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms // 1000).astimezone().isoformat()
