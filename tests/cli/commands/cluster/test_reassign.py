@@ -249,6 +249,8 @@ def test_nothing_is_on_the_move(run, admin):
         ((), 2, "say what to do"),
         (("--topic", "no-such"), 2, "there is no topic"),
         (("--topic", "TOPIC", "--brokers", "x"), 2, "not a list"),
+        (("--topic", "TOPIC", "--brokers", ""), 2, "not a list"),
+        (("--cancel", "--topic", "no-such"), 1, "topic 'no-such'"),
         (("--topic", "TOPIC", "--brokers", "1,9"), 1, r"brokers [9]"),
         (("--topic", "TOPIC", "--replication", "9"), 1, "replication factor 9"),
     ],

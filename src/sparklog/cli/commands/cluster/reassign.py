@@ -118,7 +118,7 @@ def reassign(
             _check_described(admin, info, topics if plan is None else {tp.topic for tp in plan})
             if plan is None:
                 _check_settled(admin, lambda tp: tp.topic in topics)
-                plan = _spread(info, topics, _ids(brokers) if brokers else sorted(info.brokers), replication)
+                plan = _spread(info, topics, sorted(info.brokers) if brokers is None else _ids(brokers), replication)
             _execute(admin, info, plan, throttle, dry_run=dry_run)
 
 
@@ -377,6 +377,8 @@ def _list(admin: Admin) -> None:
 
 def _cancel(admin: Admin, topics: Collection[str]) -> None:
     moving = [tp for tp in admin.list_partition_reassignments() if not topics or tp.topic in topics]
+    if others := sorted(set(topics) - {tp.topic for tp in moving}):
+        admin.describe_topics(others)  # raises ApiError for one that there is not
     outcomes = admin.alter_partition_reassignments(dict.fromkeys(moving)) if moving else {}
     failures = [error for error in outcomes.values() if error is not None]
     _unthrottle(admin, {tp.topic for tp in moving}, () if topics else sorted(admin.describe_cluster().brokers))
