@@ -27,6 +27,7 @@ from sparklog.cli.display import (
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.paths import PathTo
 from sparklog.errors import ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ SOUND, DAMAGED, UNREADABLE = 0, 1, 2
 
 _ROW = 16
 _LOOK_AGAIN_S = 0.5
-_PATHS = click.Path(path_type=Path)
+_PATHS = PathTo()
 
 
 @click.group(cls=GuessingGroup)

@@ -12,13 +12,14 @@ import click
 from sparklog.cli.display import output_option, show_json
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.paths import PathTo
 from sparklog.errors import ConfigError
 
 if TYPE_CHECKING:
     from sparklog.security.certificates import CertificateAuthority, Description
 
 _AUTHORITY = "ca"
-_directory = click.Path(file_okay=False, path_type=Path)
+_directory = PathTo(file_okay=False)
 
 
 @click.group(cls=GuessingGroup)

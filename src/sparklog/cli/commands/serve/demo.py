@@ -8,13 +8,14 @@ import click
 
 from sparklog.cli.interruption import interruptible
 from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.paths import PathTo
 
 
 @click.command()
 @click.option("--flights", type=WholeNumber(1), help="Only the first so many departures; default: all 336,776.")
 @click.option("--partitions", type=WholeNumber(1, 100), default=4, show_default=True, help="How many the topic has.")
 @click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path),
+    "--data", type=PathTo(file_okay=False),
     help='Keep the cluster and the Delta table in this new directory, for "sparklog up --data"; default: keep nothing.',
 )  # fmt: skip
 @click.option(

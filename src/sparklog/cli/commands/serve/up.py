@@ -10,6 +10,7 @@ import click
 
 from sparklog.cli.interruption import interruptible
 from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.paths import PathTo
 from sparklog.config.command_config import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ Ctrl-C stops the cluster; "sparklog up --secure" with the same directory goes on
     help="How many ZooKeepers, of which fewer than half may fail; default: as many as the cluster has, or 1.",
 )
 @click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), default=Path("sparklog-data"), show_default=True,
+    "--data", type=PathTo(file_okay=False), default=Path("sparklog-data"), show_default=True,
     help="The cluster's directory, made if need be; a cluster that is there already goes on with its data.",
 )  # fmt: skip
 @click.option(

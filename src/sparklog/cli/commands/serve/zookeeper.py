@@ -11,6 +11,7 @@ import click
 
 from sparklog.cli.interruption import interruptible
 from sparklog.cli.numbers import WholeNumber
+from sparklog.cli.paths import PathTo
 from sparklog.errors import ConfigError, ConnectionFailed, SparklogError
 from sparklog.local import service_manager
 
@@ -41,7 +42,7 @@ _SILENT = "serves nobody"
     " clients (2181 if left out). :observer behind it makes one without a vote.",
 )  # fmt: skip
 @click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), required=True,
+    "--data", type=PathTo(file_okay=False), required=True,
     help="This server's directory, made if need be; it is never another server's.",
 )  # fmt: skip
 @click.option("--client-port", type=WholeNumber(1, 65535), help="Port for clients, if another than in --servers.")
