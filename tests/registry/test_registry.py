@@ -57,6 +57,18 @@ def test_a_schema_that_does_not_go_with_the_earlier_is_refused_in_words(registry
     assert registry.versions("s") == [1]
 
 
+def test_what_may_not_be_asked_for_hides_no_refusal(registry, monkeypatch):
+    """Some registries let a producer register schemas, and tell it of no compatibility."""
+
+    def refuse(_):
+        raise RegistryError("403", 403)
+
+    registry.register("s", _ONE)
+    monkeypatch.setattr(registry, "compatibility", refuse)
+    with pytest.raises(IncompatibleSchema, match=r"^the schema cannot become a version of s: .* 409"):
+        registry.register("s", _TWO)
+
+
 def test_what_is_not_registered_is_not_by_asking_for_its_id(registry):
     with pytest.raises(SchemaNotFound, match=r"not registered under s: .*auto_register_schemas"):
         registry.id_of("s", _ONE)

@@ -113,9 +113,12 @@ class SchemaRegistry:
             raise IncompatibleSchema(self._why_incompatible(subject, error), error.status, error.code) from None
 
     def _why_incompatible(self, subject: str, error: IncompatibleSchema) -> str:
-        level = self.compatibility(subject)
-        rule = _IN_WORDS.get(level, "")
-        return f"the schema cannot become a version of {subject}, whose compatibility is {level}: {rule}. {error}"
+        said = f"the schema cannot become a version of {subject}"
+        try:
+            level = self.compatibility(subject)
+        except RegistryError:  # whoever may register a schema need not be allowed to ask for that
+            return f"{said}: {error}"
+        return f"{said}, whose compatibility is {level}: {_IN_WORDS.get(level, '')}. {error}"
 
     def compatibility(self, subject: str) -> str:
         """The level that counts for the subject: ``BACKWARD``, ``FULL_TRANSITIVE``, ``NONE``, …"""
