@@ -35,7 +35,7 @@ def test_a_backup_is_made_listed_and_read_again(here, filled, dest):
     second = json.loads(here("backup", "run", filled, "--dest", dest, "--output", "json").out)
     assert (second["backup"], second["copied_bytes"], list(second["topics"])) == (1, 0, [filled])
     listed = json.loads(here("backup", "list", dest, "--output", "json").out)
-    assert [each["backup"] for each in listed] == [0, 1]
+    assert [(each["backup"], each["records"]) for each in listed] == [(0, 20), (1, 20)]
     assert sum(each["end"] - each["start"] for each in listed[1]["topics"][filled]["partitions"]) == 20
     assert here("backup", "list", dest).out.count(filled) == 2
     assert here("backup", "verify", dest).out == "1 backup whole: 1\n"

@@ -198,11 +198,15 @@ def _row(number: int, backup: Backup) -> list[object]:
         datetime.fromtimestamp(backup.made_ms // 1000).astimezone().isoformat(),
         ", ".join(backup.topics),
         sum(len(each.partitions) for each in backup.topics.values()),
-        sum(file.records for _, each in backup.partitions() for file in each.files),
+        _records(backup),
         backup.nbytes,
         f"{len(backup.groups)}{', not all' if backup.unseen.groups or backup.unseen.refused else ''}",
         "yes" if backup.is_consistent else "perhaps not",
     ]
+
+
+def _records(backup: Backup) -> int:
+    return sum(file.records for _, each in backup.partitions() for file in each.files)
 
 
 def _document(number: int, backup: Backup) -> dict[str, object]:
@@ -218,6 +222,7 @@ def _document(number: int, backup: Backup) -> dict[str, object]:
         "backup": number,
         "made_ms": backup.made_ms,
         "cluster_id": backup.cluster_id,
+        "records": _records(backup),
         "bytes": backup.nbytes,
         "is_consistent": backup.is_consistent,
         "topics": topics,
