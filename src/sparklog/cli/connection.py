@@ -38,6 +38,7 @@ _PATIENCE_MS = "10000"
 _SETUP_MS = "3000"
 """How long one broker may take to say hello: a frozen one accepts, and then says nothing."""
 
+_OF_ALL = "read_uncommitted"
 _ZK_SESSION_S = 10.0
 
 TOPICS, GROUPS, TRANSACTIONAL_IDS = "topics", "groups", "transactional ids"
@@ -191,7 +192,9 @@ def connected(
 def administered(
     bootstrap: str, topics: Collection[str] = (), *, job: str = COMMAND, **properties: str
 ) -> Iterator[Admin]:
-    """A cluster to administer; the arguments and failures are as for ``connected``."""
+    """A cluster to administer; the arguments and failures are as for ``connected``. A partition ends behind its last
+    record, also where the file is of a consumer that reads only what is committed."""
+    properties.setdefault("isolation_level", _OF_ALL)
     with connected(bootstrap, topics, job=job, **properties) as cluster, administering(cluster) as admin:
         yield admin
 

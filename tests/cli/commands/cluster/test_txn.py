@@ -62,6 +62,22 @@ def test_an_open_transaction_is_seen_and_ended(here, bootstrap, topic, opened, c
     assert "has no transaction open" in again.err
 
 
+def test_a_partition_ends_behind_what_is_open_whatever_a_consumer_with_these_settings_reads(
+    here, topic, opened, tmp_path
+):
+    file = tmp_path / "consumer.properties"
+    file.write_text("isolation.level=read_committed\n")
+    as_consumer = ("--output", "json", "--command-config", file)
+    (described,) = json.loads(here("topic", "describe", topic, *as_consumer).out)["partitions"]
+    assert (described["first_offset"], described["end_offset"]) == (0, 1)
+    (trimmed,) = json.loads(here("topic", "trim", topic, "--before", "latest", "--dry-run", *as_consumer).out)[
+        "partitions"
+    ]
+    assert trimmed["after"] == 1
+    assert here("consume", topic, "--command-config", file).out == ""
+    assert opened.end(commit=False) is ErrorCode.NONE
+
+
 def test_what_hangs_is_found_and_aborted(run, tmp_path, chroot):
     """A batch that no coordinator knows of, as older brokers could take one; beside it a transaction that will end."""
     tp = TopicPartition("t", 0)

@@ -57,7 +57,7 @@ def doctor(as_json: bool, bootstrap: str, **limits: int) -> None:
 
     clock = SystemClock()
     try:
-        with connected(bootstrap) as cluster, administering(cluster) as admin:
+        with connected(bootstrap, isolation_level="read_uncommitted") as cluster, administering(cluster) as admin:
             findings = Examination(admin, cluster.config, clock, Limits(**limits)).run()
     except AuthenticationFailed as error:
         findings = without_connection(client_config(bootstrap), clock, error)
