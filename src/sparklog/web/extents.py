@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from sparklog.client.cluster.offsets import EARLIEST, LATEST, plain_offsets
+from sparklog.client.cluster.offsets import EARLIEST, LATEST, OffsetAndTimestamp, plain_offsets
 from sparklog.errors import ApiError, ErrorCode, SparklogError
-from sparklog.structs import TopicPartition
+from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.web.visitors import Visitor
 
 _PATIENCE_S = 0.5
@@ -29,8 +29,10 @@ class Extents(NamedTuple):
     failures: dict[TopicPartition, SparklogError]
 
 
-async def extents(visitor: Visitor, wanted: Collection[TopicPartition]) -> Extents:
-    """Of the partitions that can be asked now.
+async def extents(
+    visitor: Visitor, wanted: Collection[TopicPartition], isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+) -> Extents:
+    """Of the partitions that can be asked now, as a reader of this ``isolation`` comes to their ends.
 
     Leaders are asked as they are known. Only where that fails are they looked for anew, which for a topic of 10,000
     partitions is a long answer.
@@ -39,10 +41,12 @@ async def extents(visitor: Visitor, wanted: Collection[TopicPartition]) -> Exten
         return Extents({}, {}, {})
     try:
         async with asyncio.timeout(_QUICK_S):
-            first, end = await asyncio.gather(*(_asked(visitor, wanted, each) for each in (EARLIEST, LATEST)))
+            first, end = await asyncio.gather(
+                *(_asked(visitor, wanted, each, isolation) for each in (EARLIEST, LATEST))
+            )
         return Extents(first, end, {})
     except (SparklogError, TimeoutError):
-        return await _reachable(visitor, wanted)
+        return await _reachable(visitor, wanted, isolation)
 
 
 async def ends(visitor: Visitor, wanted: Collection[TopicPartition]) -> Extents:
@@ -51,23 +55,30 @@ async def ends(visitor: Visitor, wanted: Collection[TopicPartition]) -> Extents:
         return Extents({}, {}, {})
     try:
         async with asyncio.timeout(_QUICK_S):
-            return Extents({}, await _asked(visitor, wanted, LATEST), {})
+            return Extents({}, await _asked(visitor, wanted, LATEST, IsolationLevel.READ_UNCOMMITTED), {})
     except (SparklogError, TimeoutError):
-        end, failures = await visitor.admin.reachable_offsets(dict.fromkeys(wanted, LATEST), patience=_PATIENCE_S)
+        end, failures = await _reached(visitor, wanted, LATEST, IsolationLevel.READ_UNCOMMITTED)
         return Extents({}, plain_offsets(end), failures)
 
 
-async def _asked(visitor: Visitor, wanted: Collection[TopicPartition], what: int) -> Offsets:
-    return plain_offsets(await visitor.admin.list_offsets(dict.fromkeys(wanted, what)))
+async def _asked(visitor: Visitor, wanted: Collection[TopicPartition], what: int, isolation: IsolationLevel) -> Offsets:
+    return plain_offsets(await visitor.admin.list_offsets(dict.fromkeys(wanted, what), isolation=isolation))
 
 
-async def _reachable(visitor: Visitor, wanted: Collection[TopicPartition]) -> Extents:
-    first, failures = await visitor.admin.reachable_offsets(dict.fromkeys(wanted, EARLIEST), patience=_PATIENCE_S)
+async def _reachable(visitor: Visitor, wanted: Collection[TopicPartition], isolation: IsolationLevel) -> Extents:
+    first, failures = await _reached(visitor, wanted, EARLIEST, isolation)
     if not first:
         return Extents({}, {}, failures)
-    end, later = await visitor.admin.reachable_offsets(dict.fromkeys(first, LATEST), patience=_PATIENCE_S)
+    end, later = await _reached(visitor, first, LATEST, isolation)
     answered = {tp: at for tp, at in first.items() if tp in end}
     return Extents(plain_offsets(answered), plain_offsets(end), {**failures, **later})
+
+
+async def _reached(
+    visitor: Visitor, wanted: Collection[TopicPartition], what: int, isolation: IsolationLevel
+) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, SparklogError]]:
+    asked = dict.fromkeys(wanted, what)
+    return await visitor.admin.reachable_offsets(asked, isolation=isolation, patience=_PATIENCE_S)
 
 
 class Start(NamedTuple):
@@ -86,7 +97,7 @@ class Start(NamedTuple):
 
     async def _at_time(self, visitor: Visitor, there: Extents) -> Offsets:
         found = await visitor.admin.list_offsets(dict.fromkeys(there.end, self.at)) if there.end else {}
-        return {tp: there.end[tp] if at is None else at.offset for tp, at in found.items()}
+        return {tp: there.end[tp] if at is None else min(at.offset, there.end[tp]) for tp, at in found.items()}
 
 
 def raise_all_failed(there: Extents) -> None:

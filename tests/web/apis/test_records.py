@@ -5,8 +5,11 @@ import json
 from urllib.parse import urlencode
 
 import pytest
+from integration.raw_producer import RawProducer
 
 from sparklog.client import Producer
+from sparklog.errors import ErrorCode
+from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
@@ -45,6 +48,28 @@ def test_by_offset_and_on_from_there(browser, written):
     assert numbers(told) == [3, 4]
     assert (told["stopped"], told["next"]) == ("records", {"0": 5})
     assert numbers(search(browser, written, partition=0, next=json.dumps(told["next"]), limit=100)) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("begin", ["newest", "oldest", "time"])
+def test_what_is_committed_ends_where_a_transaction_is_open(browser, bootstrap, make, begin):
+    """Behind that there is nothing to wait for, nor are the newest there."""
+    name = make(1)
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(name, b"committed", timestamp=1000)
+    writer = RawProducer(bootstrap, name)
+    assert writer.init() is ErrorCode.NONE
+    for _ in range(2):
+        assert writer.write(TopicPartition(name, 0), b"open") is ErrorCode.NONE
+    try:
+        told = search(browser, name, isolation="read_committed", limit=1, at=0, **{"from": begin})
+        assert [each["value"]["text"] for each in told["records"]] == ["committed"]
+        assert (told["stopped"], told["next"]) == ("end", {})
+        later = search(browser, name, isolation="read_committed", at=2**40, **{"from": "time"})
+        assert (later["records"], later["stopped"], later["next"]) == ([], "end", {})
+        told = search(browser, name, limit=2)
+        assert [each["value"]["text"] for each in told["records"]] == ["open", "open"]
+    finally:
+        assert writer.end(commit=True) is ErrorCode.NONE
 
 
 def test_an_offset_beyond_the_end_finds_nothing(browser, written):

@@ -13,7 +13,7 @@ from aiohttp import web
 from sparklog.client.consumer.async_consumer import AsyncConsumer
 from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.errors import ApiError, ErrorCode, SparklogError
-from sparklog.structs import TopicPartition
+from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.web.apis.topics import described
 from sparklog.web.asked import exact, number, text
 from sparklog.web.context import CONTEXT, reading
@@ -27,7 +27,7 @@ _SHORT: Final = 2000
 _WHOLE: Final = 1 << 20
 _HEADERS: Final = 100
 """So many of a record are told."""
-_ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+_ISOLATIONS: Final = {each.name.lower(): each for each in IsolationLevel}
 _TAILED: Final = 200
 """Records of one event."""
 _BEHIND: Final = 2000
@@ -41,13 +41,14 @@ async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     query, decoding = request.query, request.app[CONTEXT].decoding
     with visitor.stream(request.remote or ""):
         partitions = await _partitions(visitor, query)
-        there = await extents(visitor, partitions)
+        isolation = _one_of(query, "isolation", tuple(_ISOLATIONS))
+        there = await extents(visitor, partitions, _ISOLATIONS[isolation])
         raise_all_failed(there)
         limit = number(query, "limit", 50, least=1, most=MOST_RECORDS)
         start = await _start(visitor, query, there, limit)
         wanted = matching(text(query, "text", ""), text(query, "where", "anywhere"))
         scan = Scan(start, there.end, wanted, limit, visitor.clock)
-        async with reader(visitor, _one_of(query, "isolation", _ISOLATIONS)) as consumer:
+        async with reader(visitor, isolation) as consumer:
             await scan.run(consumer)
     form = _one_of(query, "form", decoding.names)
     return {
