@@ -11,6 +11,7 @@ import pytest
 from sparklog.errors import ConfigError
 from sparklog.local.jars import is_fetched, jar_set
 from sparklog.local.java import find_java
+from sparklog.testing.spark_home import make_spark_home
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """For a JVM that loads ten thousand classes and runs few of them twice: compiled in haste, and not verified."""
@@ -47,15 +48,26 @@ def delta_jars():
 
 
 @pytest.fixture(scope="session")
-def quick_spark(tmp_path_factory):
-    """What the environment of a program has that starts a Spark of its own, for a few rows."""
-    directory = tmp_path_factory.mktemp("spark-conf")
-    (directory / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUICK_CONF.items()))
-    return {"SPARK_CONF_DIR": str(directory), "SPARK_LAUNCHER_OPTS": QUICK_JVM, "SPARK_SUBMIT_OPTS": QUICK_JVM}
+def spark_home(tmp_path_factory):
+    """A home of Spark whose Python workers start sooner."""
+    return make_spark_home(tmp_path_factory.mktemp("spark-home"))
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def quick_spark(tmp_path_factory, spark_home):
+    """What the environment of a program has that starts a Spark of its own, for a few rows."""
+    directory = tmp_path_factory.mktemp("spark-conf")
+    (directory / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUICK_CONF.items()))
+    return {
+        "SPARK_HOME": str(spark_home),
+        "SPARK_CONF_DIR": str(directory),
+        "SPARK_LAUNCHER_OPTS": QUICK_JVM,
+        "SPARK_SUBMIT_OPTS": QUICK_JVM,
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory, spark_home):
     """A session on two cores, small and quiet, with Delta Lake where its JARs are to be had."""
     from pyspark.sql import SparkSession
 
@@ -78,7 +90,8 @@ def spark(tmp_path_factory):
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         environment.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark-local")))
         builder = SparkSession.builder.master("local[2]").appName("sparklog tests").config(map=settings)
-        with _no_jvm_left_behind():
+        with pytest.MonkeyPatch.context() as start, _no_jvm_left_behind():
+            start.setenv("SPARK_HOME", str(spark_home))
             session = builder.getOrCreate()
         yield session
         session.stop()

@@ -1,5 +1,8 @@
 """The shared Spark session, with Delta Lake on it."""
 
+from pathlib import Path
+
+import pyspark
 import pytest
 
 pytestmark = pytest.mark.spark
@@ -16,3 +19,11 @@ def test_a_delta_table_is_written_and_read(spark, delta_jars, tmp_path):
 def test_python_runs_in_the_workers(spark):
     batches = spark.range(4).mapInArrow(lambda batches: batches, "id long")
     assert sorted(row.id for row in batches.collect()) == [0, 1, 2, 3]
+
+
+def test_workers_import_what_is_installed(spark):
+    def where(rows):
+        yield pyspark.__file__
+
+    (found,) = spark.sparkContext.parallelize([0], 1).mapPartitions(where).collect()
+    assert Path(found) == Path(pyspark.__file__)
