@@ -1,5 +1,7 @@
 """Fixtures: ZooKeeper, a cluster of ours, a topic name of one's own."""
 
+import contextlib
+import functools
 import itertools
 import os
 import re
@@ -35,6 +37,20 @@ def _zookeepers_share_classes():
     """ZooKeepers start in two thirds of the processor time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EmbeddedZooKeeper, "start_options", staticmethod(shared_classes.options))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clusters_share_a_zookeeper(tmp_path_factory, _zookeepers_share_classes):
+    """Clusters start without a JVM of their own: half of the processor time of a cluster of one broker."""
+    with contextlib.ExitStack() as until_the_end, pytest.MonkeyPatch.context() as patch:
+
+        @functools.cache
+        def shared():
+            directory = tmp_path_factory.mktemp("zookeeper")
+            return until_the_end.enter_context(EmbeddedZooKeeper(directory, tick_time_ms=500, fsync=False))
+
+        patch.setattr(ClusterHarness, "shared_zookeeper", staticmethod(shared))
         yield
 
 

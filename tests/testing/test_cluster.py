@@ -33,6 +33,27 @@ def test_a_broken_cluster_stays_broken_until_mended(tmp_path):
         assert not cluster.broker(1).alive
 
 
+def test_clusters_share_a_zookeeper_and_none_of_its_trees(tmp_path):
+    with FakeCluster(tmp_path / "one") as one, FakeCluster(tmp_path / "two") as two:
+        assert one.zookeeper.pid == two.zookeeper.pid
+        assert (one.zookeeper.port, one.zookeeper.alive) == (two.zookeeper.port, True)
+        assert one.zookeeper_connect != two.zookeeper_connect
+        with pytest.raises(AssertionError, match="shares_zookeeper=False"):
+            one.zookeeper.kill()
+        with FakeCluster(tmp_path / "three", shares_zookeeper=False) as three:
+            assert three.zookeeper.pid != one.zookeeper.pid
+            assert "/" not in three.zookeeper_connect
+    assert two.zookeeper.is_ready()
+
+
+def test_a_cluster_finds_its_tree_again(tmp_path):
+    found = []
+    for _ in range(2):
+        with FakeCluster(tmp_path) as cluster:
+            found.append(cluster.zookeeper_connect)
+    assert found[0] == found[1]
+
+
 def test_a_single_broker_restarts_on_its_port(tmp_path):
     settings = {"offsets.topic.num.partitions": 1, "num.partitions": 3}
     with FakeBroker(tmp_path, "127.0.0.1:1", settings=settings) as broker:

@@ -10,13 +10,58 @@ from sparklog.config.zookeeper_security import OPEN, ZooKeeperSecurity
 from sparklog.local.broker import BrokerProcess
 from sparklog.local.cluster import LocalCluster
 from sparklog.local.secured import SecureDirectory
+from sparklog.local.zookeeper import EmbeddedZooKeeper
 from sparklog.testing.broker import settings_arguments
+
+
+class SharedZooKeeper(EmbeddedZooKeeper):
+    """A tree of its own in a ZooKeeper that runs already, and goes on when this is stopped. It cannot be killed.
+
+    ``data_dir`` names the tree: what comes back there finds it again. Nothing but that there was one is kept there.
+    """
+
+    def __init__(self, data_dir: Path, server: EmbeddedZooKeeper) -> None:
+        super().__init__(data_dir, server.port, server.host)
+        self._server = server
+
+    @property
+    def connect_string(self) -> str:
+        """``host:port/tree``."""
+        return f"{self._server.connect_string}/{str(self.data_dir).strip('/').replace('/', '-')}"
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._server.alive
+
+    @property
+    def fate(self) -> str:
+        return self._server.fate
+
+    def spawn(self) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+
+    def terminate(self) -> None:
+        """It goes on."""
+
+    def reap(self) -> None:
+        """It goes on."""
+
+    def stop(self) -> None:
+        """It goes on."""
+
+    def kill(self) -> None:
+        raise AssertionError("other clusters use this ZooKeeper: make the cluster with shares_zookeeper=False")
 
 
 class ClusterHarness(LocalCluster):
     """``LocalCluster`` on free ports, with short sessions and unsupervised: killed brokers stay dead.
 
-    ``settings`` are every broker's, as for ``BrokerHarness``; ``racks`` those of the brokers, in their order.
+    ``settings`` are every broker's, as for ``BrokerHarness``; ``racks`` those of the brokers, in their order. A test
+    that harms the ZooKeeper ``shares_zookeeper`` with no other.
     """
 
     tick_time_ms = 500
@@ -31,10 +76,24 @@ class ClusterHarness(LocalCluster):
         racks: Sequence[str] = (),
         *,
         zookeepers: int | None = None,
+        shares_zookeeper: bool = True,
     ) -> None:
+        self._shares_zookeeper = shares_zookeeper
         self.own_args = {number: ("--set", f"broker.rack={rack}") for number, rack in enumerate(racks)}
         arguments = settings_arguments(settings)
         super().__init__(data_dir, brokers, base_port=0, broker_args=arguments, zookeepers=zookeepers)
+
+    def _only(self, remembered: dict[str, int]) -> EmbeddedZooKeeper:
+        server = self.shared_zookeeper() if self._shares_zookeeper and not self.is_secure else None
+        return super()._only(remembered) if server is None else SharedZooKeeper(self.directory.zookeeper(), server)
+
+    @staticmethod
+    def shared_zookeeper() -> EmbeddedZooKeeper | None:
+        """A running one that clusters share: none, and each starts its own. Tests put one here (``fix_cluster.py``).
+
+        Secure clusters and ensembles always start theirs.
+        """
+        return None
 
     def broker(self, broker_id: int) -> BrokerProcess:
         return self.brokers[broker_id]

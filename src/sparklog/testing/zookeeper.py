@@ -19,14 +19,16 @@ class _Rule(NamedTuple):
 
 
 class CuttingProxy:
-    """Stands before the ZooKeeper at ``target`` (``host:port``) and hands on whole frames, on threads of its own.
+    """Stands before the ZooKeeper at ``target`` and hands on whole frames, on threads of its own.
 
+    ``target`` is ``host:port`` or ``host:port/tree``, and ``connect_string`` has that tree too.
     ``cut`` chooses one request: the connection ends before it arrives, or once it is carried out and before its answer
     is back. While ``down`` every connection is refused.
     """
 
     def __init__(self, target: str) -> None:
-        host, _, port = target.rpartition(":")
+        server, slash, tree = target.partition("/")
+        host, _, port = server.rpartition(":")
         self._target = (host, int(port))
         self._lock = threading.RLock()  # a rule may break the line as well
         self._rules: list[_Rule] = []
@@ -37,7 +39,7 @@ class CuttingProxy:
         self.refused = 0
         """How many came while it was down."""
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.connect_string = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connect_string = f"127.0.0.1:{self._listener.getsockname()[1]}{slash}{tree}"
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 

@@ -18,7 +18,7 @@ NOTICED_S = 60.0
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     """Two brokers with two topics."""
-    harness = ClusterHarness(tmp_path_factory.mktemp("pair"), brokers=2)
+    harness = ClusterHarness(tmp_path_factory.mktemp("pair"), brokers=2, shares_zookeeper=False)
     with harness, Admin(bootstrap_servers=harness.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("both", 2, 2, {"min.insync.replicas": "2"})])
         admin.create_topics([NewTopic("risky", 1, 2, {"unclean.leader.election.enable": "true"})])
