@@ -191,7 +191,7 @@ by_whom = pytest.mark.parametrize(
 
 
 @by_whom
-@pytest.mark.parametrize("half", [False, True], ids=["", "half a write"])
+@pytest.mark.parametrize("half", [pytest.param(False, marks=pytest.mark.slow), True], ids=["", "half a write"])
 def test_a_process_that_dies_at_any_step_loses_nothing(prepared, expected, tmp_path, half, clean):
     outcomes, n = [], 0
     while crashed_at(prepared, tmp_path / str(n), n, half=half, clean=clean) is not None:

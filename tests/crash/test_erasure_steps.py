@@ -121,7 +121,7 @@ def crashed_at(source, home, n, *, half=False):
     return files if files.crashed else None
 
 
-@pytest.mark.parametrize("half", [False, True], ids=["", "half a write"])
+@pytest.mark.parametrize("half", [pytest.param(False, marks=pytest.mark.slow), True], ids=["", "half a write"])
 def test_a_process_that_dies_at_any_step_loses_nothing_else(prepared, expected, tmp_path, half):
     left, n = [], 0
     while crashed_at(prepared, tmp_path / str(n), n, half=half) is not None:

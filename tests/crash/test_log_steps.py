@@ -59,8 +59,9 @@ def recovered(home):
     return found
 
 
-@pytest.mark.parametrize("half", [False, True])
-@pytest.mark.parametrize("appends", [1, 12])
+@pytest.mark.parametrize(
+    ("appends", "half"), [(1, False), (1, True), pytest.param(12, False, marks=pytest.mark.slow), (12, True)]
+)
 def test_appending_and_rolling(prepared, tmp_path, half, appends):
     _, batches = prepared
     for n, home in copies(prepared, tmp_path):

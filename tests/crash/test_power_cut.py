@@ -110,7 +110,7 @@ def cut_and_check(seed: int, tmp_path: Path, faults: Faults) -> None:
         work.restarted(found)
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 15))])
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 15))])
 @pytest.mark.parametrize("faults", [crashing, failing])
 def test_what_was_flushed_outlives_a_power_cut(faults, seed, tmp_path):
     cut_and_check(seed, tmp_path, faults)

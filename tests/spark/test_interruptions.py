@@ -115,7 +115,7 @@ def test_a_cancelled_job_closes_its_connections(spark, lonely, connections, one_
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("way", ["always", "never"])
+@pytest.mark.parametrize("way", ["always", pytest.param("never", marks=pytest.mark.slow)])
 def test_a_query_stopped_in_the_middle_of_a_batch_closes_its_connections(
     spark, lonely, connections, one_by_one, gate, tmp_path, way
 ):

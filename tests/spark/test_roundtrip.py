@@ -72,7 +72,9 @@ def test_what_is_written_is_read(spark, read, write, make_topic):
     _same(read(subscribe=topic, includeHeaders="true").select("key", "value", "headers"), expected)
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("gzip", "snappy", "lz4")), "zstd"]
+)
 def test_compressed_both_ways(spark, read, write, make_topic, codec):
     topic = make_topic()
     frame = spark.range(2000).select(f.repeat(f.col("id").cast("string"), 20).cast("binary").alias("value"))

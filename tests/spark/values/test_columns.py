@@ -614,6 +614,7 @@ def test_a_stream_of_decoded_values_is_aggregated(orders, ran):
     assert [row[1:] for row in ran(by_name, "complete")] == [("a", 3)]
 
 
+@pytest.mark.slow
 def test_streams_of_decoded_values_are_joined(orders, ran):
     left = orders("json").select("timestamp", "data.id")
     right = orders("avro").selectExpr("timestamp as until", "data.id as same", "data.name")

@@ -204,7 +204,8 @@ def test_columns_that_the_table_does_not_have(send, offload, read, tmp_path):
         Snapshot.open(str(other.path))
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 12))
 def test_any_order_of_events(seed, spark, tmp_path, admin, name, send, offload, read):
     """Records, offloads, Delta's commands and trims, as a seed has them: each row that decodes, once, in order."""
     chance = random.Random(seed)

@@ -122,7 +122,7 @@ class History:
             self.stream()
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(each, marks=pytest.mark.slow) for each in range(2, 100))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 100))])
 def test_every_offset_is_read_once_and_in_order(eager, topic, tmp_path, monkeypatch, seed):
     monkeypatch.setattr("sparklog.spark.lake.history.table_rows.BATCH_BYTES", 200)  # so that a task gives many batches
     chance = random.Random(seed)
