@@ -15,6 +15,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 TABLES = (
+    "tests/demo/test_tender.py",
     "tests/docs/test_changelog.py",
     "tests/jobs/test_offload.py",
     "tests/spark/batch/",
