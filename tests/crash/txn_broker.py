@@ -17,10 +17,9 @@ import sys
 from pathlib import Path
 
 from sparklog.broker.coordinator_log import CoordinatorLog
-from sparklog.broker.txn.markers import TransactionMarkers
+from sparklog.broker.txn.markers import Begun, TransactionMarkers
 from sparklog.cli.main import main
 from sparklog.clock import SystemClock
-from sparklog.errors import ErrorCode
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.txn.markers import Marker
@@ -28,7 +27,7 @@ from sparklog.txn.records import read_value
 
 ARMED = Path(sys.argv[1])
 LATER = ARMED.with_suffix(".later")
-_append_record, _append_marker = CoordinatorLog.append, TransactionMarkers._append
+_append_record, _begin_marker = CoordinatorLog.append, TransactionMarkers._begin
 _now_ms = SystemClock.now_ms
 _markers = 0
 
@@ -60,17 +59,17 @@ async def append_record(self: CoordinatorLog, partition: int, batch: bytes) -> N
         reach("first batch")
 
 
-async def append_marker(self: TransactionMarkers, marker: Marker, tp: TopicPartition) -> ErrorCode:
+async def begin_marker(self: TransactionMarkers, marker: Marker, tp: TopicPartition) -> Begun:
     global _markers
     _markers += 1
     reach(f"{('first', 'second', 'third')[min(_markers, 3) - 1]} marker")
-    return await _append_marker(self, marker, tp)
+    return await _begin_marker(self, marker, tp)
 
 
 if LATER.exists():
     ahead_ms = int(LATER.read_text())
     SystemClock.now_ms = lambda self: _now_ms(self) + ahead_ms
 CoordinatorLog.append = append_record
-TransactionMarkers._append = append_marker
+TransactionMarkers._begin = begin_marker
 del sys.argv[1]
 main()

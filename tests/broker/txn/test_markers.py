@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from broker.test_pace import with_others
 from log.samples import marker_of, open_log, transactional
+from replica.test_following import LEADER, Pair, decision
+from replica.test_following import TP as LED
 
 from sparklog.broker.txn.markers import TransactionMarkers
 from sparklog.config.topic import TopicConfig
@@ -238,6 +240,28 @@ def test_a_marker_is_in_all_partitions_before_the_replicas_of_one_are_waited_for
         zip(asked, [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE], strict=True)
     )
     assert ended == [(3, PRODUCER, True)] * 2
+
+
+def test_markers_of_a_real_leader_wait_for_its_follower(tmp_path):
+    """Whether it is compiled or not; also where the coordinator hangs up before the follower has them."""
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(1) as disk:
+        pair = Pair(tmp_path, disk, loop)
+        pair.decide(decision(LEADER, 0))
+        markers = TransactionMarkers(pair[LEADER], None, None, ManualClock(), ZooKeeper(), None, None)
+        marker, asked = Marker(Producer(PRODUCER, 0), True, 0), [LED, NOWHERE]
+        writing, given_up = (loop.create_task(markers.append(marker, asked)) for _ in range(2))
+        loop.run_until_complete(asyncio.sleep(0))
+        assert pair.end(LEADER) == 2
+        given_up.cancel()
+        loop.run_until_complete(asyncio.wait([given_up]))
+        assert not writing.done()
+        pair.fetch()
+        pair.fetch()
+        codes = loop.run_until_complete(asyncio.wait_for(writing, 60))
+        assert codes == {LED: ErrorCode.NONE, NOWHERE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        pair.close()
+    loop.close()
 
 
 def test_what_is_deleted_is_gone_from_zookeeper_with_its_topic_or_from_the_one_made_again(log):

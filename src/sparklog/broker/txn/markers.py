@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from inspect import iscoroutine
 from typing import Any
 
 from sparklog.broker.metadata_cache import MetadataCache
@@ -115,7 +116,7 @@ class TransactionMarkers:
             return {tp: await self._end(each) for tp, each in begun.items()}
         finally:
             for each in begun.values():  # where it was not awaited
-                if isinstance(each, Coroutine):
+                if iscoroutine(each):  # a compiled one may not be closed when it is done, and need not be before
                     each.close()
                 elif isinstance(each, asyncio.Future):
                     each.cancel()
