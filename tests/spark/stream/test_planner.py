@@ -101,6 +101,15 @@ def test_a_first_batch_that_runs_again_reads_the_same_though_the_log_has_grown(m
     cluster.set({_A: 20, _B: 20, _C: 20})
     end = StreamOffset.from_json(json.loads(logged))
     assert restarted.ranges(restarted.initial(), end) == read
+    later = restarted.end_of_batch(end, unlimited=True)
+    assert restarted.ranges(end, later) == [
+        OffsetRange(_A, 9, 20, _ID),
+        OffsetRange(_B, 7, 20, _ID),
+        OffsetRange(_C, 3, 20, _ID),
+    ]
+    assert restarted.end_of_batch(later, unlimited=True) == later, (
+        "it is where the initial offset was, and no first batch"
+    )
 
 
 def test_only_the_end_of_the_first_batch_says_where_it_began(make_planner):

@@ -195,3 +195,25 @@ def test_a_query_goes_on_when_the_broker_restarts(spark, tmp_path, topic):
             assert query.isActive, query.exception()
         finally:
             query.stop()
+
+
+def test_a_first_batch_that_failed_reads_the_same_whatever_the_options_say_by_then(
+    spark, servers, make_topic, produce, tmp_path
+):
+    source, found = make_topic(), []
+
+    def run(copy, starting):
+        settings = {"kafka.bootstrap.servers": servers, "subscribe": source, "startingOffsets": starting}
+        frame = spark.readStream.format("sparklog").options(**settings).load()
+        writer = frame.writeStream.foreachBatch(copy).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def refused(batch, number):
+        raise ValueError("not now")
+
+    produce(source, *_numbers(*range(5)))
+    with pytest.raises(StreamingQueryException, match="not now"):
+        run(refused, "earliest")
+    produce(source, *_numbers(*range(5, 9)))
+    run(lambda batch, number: found.append((number, sorted(row.offset for row in batch.collect()))), "latest")
+    assert found == [(0, [0, 1, 2, 3, 4]), (1, [5, 6, 7, 8])]

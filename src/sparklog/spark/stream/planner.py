@@ -48,6 +48,7 @@ class StreamPlanner:
         self._truncation = TruncationDetector(self._cluster)
         self._planned: Offsets | None = None
         self._initial: StreamOffset | None = None
+        self._has_begun = False
         self._target: StreamOffset | None = None
         self._first_offsets: dict[tuple[TopicPartition, UUID | None], int] = {}
         self._gone: set[TopicPartition] = set()
@@ -87,13 +88,14 @@ class StreamPlanner:
             end = available._replace(offsets=self._limited(begin, available.offsets))
         self._planned = end.offsets
         end = end._replace(epochs=_epochs(start, begin, end))
-        if start == self._initial:
+        if start == self._initial and not self._has_begun:
             return end._replace(begins=begin)
         is_same = start.begins and end.to_json() == start._replace(begins={}).to_json()
         return start if is_same else end
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
         """The ranges between two offsets of the query."""
+        self._has_begun = True
         if start == self._initial and end.begins:
             start = StreamOffset(dict(end.begins), end.topic_ids)
         begin = self._begin(start, end)
