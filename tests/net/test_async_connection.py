@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -154,6 +155,42 @@ def test_one_that_waits_too_long_ends_all(peer):
         return [str(each) for each in failures]
 
     assert all(text.endswith("did not answer HEARTBEAT: timed out") for text in asyncio.run(ask()))
+
+
+def test_a_requests_time_begins_anew_with_each_answer_before_its_own(peer):
+    """The peer takes one request after another, each for longer than half a request's time."""
+    turns: Queue[int] = Queue()
+    peer.reply = lambda request: answer_with(peer, turns.get())(request)
+
+    async def ask():
+        loop = asyncio.get_running_loop()
+        connection = await AsyncConnection.open(peer.endpoint)
+        await connection.versions()
+        asked = [asyncio.create_task(connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=20)) for _ in range(3)]
+        while connection.in_flight < 3:
+            await asyncio.sleep(0)
+        answers = []
+        for turn in (1, 2):
+            await passed(loop, 15)
+            turns.put(turn)
+            answers.append((await asked[turn - 1]).error_code)
+        await passed(loop, 25)
+        assert connection.closed, "the third has waited alone for longer than its time"
+        turns.put(3)
+        with pytest.raises(ConnectionFailed, match="did not answer HEARTBEAT: timed out"):
+            await asked[2]
+        return answers
+
+    async def passed(loop, seconds):
+        jump(loop, seconds)
+        for _ in range(3):  # turns of the loop: timers that are due have gone off
+            await asyncio.sleep(0)
+
+    try:
+        assert asyncio.run(ask()) == [1, 2]
+    finally:
+        for _ in range(3):  # the peer waits for nothing more
+            turns.put(3)
 
 
 def test_a_timer_that_stands_for_an_answered_request_ends_nothing_before_its_time(peer):

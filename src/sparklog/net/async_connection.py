@@ -1,12 +1,13 @@
 """The asking end of a connection on an event loop: what a broker asks other brokers with, and the client any broker.
 
 Requests are pipelined: each goes out as soon as it is made, and the answers come back in the same order, as Kafka
-promises for one connection. Every request has a deadline of its own; one that passes it closes the connection,
-because what comes next on it could not be told from the late answer's place in the order; one timer a connection
-stands for the earliest of them. A caller that is cancelled leaves its answer to be read and dropped.
+promises for one connection. A broker takes them one after another, so a request's time is not counted while those
+before it are answered: it begins when the request is sent, and anew with each answer. A request whose time is over
+closes the connection, because what comes next on it could not be told from the late answer's place in the order; one
+timer a connection stands for the earliest of them. A caller that is cancelled leaves its answer to be read and dropped.
 
 An answer may ask for silence (``throttle``). What is asked meanwhile is kept, in order, and goes out when that is over;
-its deadline counts from then, and what is cancelled before is not sent.
+its time begins then, and what is cancelled before is not sent.
 
 Where SASL is wanted, ``open`` returns when we have authenticated. What a mechanism asks others for, such as a KDC for a
 ticket, it waits for on a thread. An authentication that ends is made anew before it does (KIP-368): behind what is in
@@ -16,6 +17,7 @@ flight then, and what is asked meanwhile is kept as in a silence.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -69,11 +71,12 @@ class _Asked(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A request on the wire: its callback, and its deadline on the loop's clock."""
+    """A request on the wire: its callback, when it was sent by the loop's clock, and for how many seconds it waits."""
 
     api: ApiKey
     told: Callable[[Answer], object]
-    deadline: float
+    sent_at: float
+    timeout: float
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
@@ -104,6 +107,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._protocol = ClientConnection(client_id)
         self._frames = FrameReader(MAX_RESPONSE, _ASKED_FOR)
         self._waiting: deque[_Waiting] = deque()
+        self._answered_at = -math.inf
+        """When the last answer came, by the loop's clock."""
         self._kept: deque[_Asked] = deque()
         self._silence: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -203,7 +208,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._logging_in.add_done_callback(retrieve)
 
     async def _log_in_again(self, mechanism: Mechanism) -> None:
-        last = max((each.deadline for each in self._waiting), default=self._loop.time())
+        last = max(map(self._deadline, self._waiting), default=self._loop.time())
         timeout = last - self._loop.time() + _AGAIN_WITHIN_S
         try:
             async with asyncio.timeout(timeout):
@@ -313,9 +318,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if not self._is_held or not asked.expect_response:
             self._write_held()
         if asked.expect_response:
-            deadline = self._loop.time() + asked.timeout
-            self._waiting.append(_Waiting(asked.name, asked.told, deadline))
-            self._watch(deadline)
+            now = self._loop.time()
+            self._waiting.append(_Waiting(asked.name, asked.told, now, asked.timeout))
+            self._watch(now + asked.timeout)
         elif self._is_congested or self._holds_back:
             self._written.append(asked.told)
             self._tell_written()
@@ -373,11 +378,14 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._timer = None
         if not self._waiting:
             return
-        earliest = min(each.deadline for each in self._waiting)
+        earliest = min(map(self._deadline, self._waiting))
         if earliest <= now:
             self._fail(ConnectionFailed("timed out"))
         else:
             self._watch(earliest)
+
+    def _deadline(self, waiting: _Waiting) -> float:
+        return max(waiting.sent_at, self._answered_at) + waiting.timeout
 
     @property
     def in_flight(self) -> int:
@@ -493,6 +501,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if seconds := throttle_seconds(api, version, body):
             self._throttled(seconds)
             self._keep_silent(seconds)
+        self._answered_at = self._loop.time()
         self._tell(self._waiting.popleft().told, body)
 
     def _tell(self, told: Callable[[Answer], object], answer: Answer) -> None:

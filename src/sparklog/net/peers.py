@@ -48,7 +48,7 @@ class Peer:
         self._is_closed = False
 
     async def request(self, api: ApiKey, build: Callable[[int], Request[A]], *, timeout: float = 30.0) -> A:
-        """Ask once and wait, ``timeout`` seconds from when there is a connection.
+        """Ask once and wait; ``timeout`` seconds without an answer on the connection are too long.
 
         ``build`` is handed the version agreed on. Raises ConnectionFailed, AuthenticationFailed, ProtocolError
         or PeerBusy.
