@@ -54,16 +54,16 @@ def _listed(*found, error=ErrorCode.NONE, unknown=()):
     )
 
 
-def _described(name, *, state="Ongoing", producer_id=7, partitions=(), error=ErrorCode.NONE):
+def _described(name, *, state="Ongoing", producer_id=7, epoch=0, start_ms=5, partitions=(), error=ErrorCode.NONE):
     form = DescribeTransactionsResponse.TransactionState
     found = form(
         error_code=int(error),
         transactional_id=name,
         transaction_state=state,
         transaction_timeout_ms=1000,
-        transaction_start_time_ms=5,
+        transaction_start_time_ms=start_ms,
         producer_id=producer_id,
-        producer_epoch=0,
+        producer_epoch=epoch,
         topics=[form.TopicData(topic="t", partitions=list(partitions))] if partitions else [],
     )
     return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=[found])
@@ -322,6 +322,27 @@ def test_what_cannot_be_taken_over_is_not_ended(state, takeover, version, code, 
             error = await _refused(admin.end_transaction("id", commit=True))
             assert error.code is code
             assert says in str(error)
+            assert cluster.asked(ApiKey.END_TXN) == []
+
+    _run(test)
+
+
+@pytest.mark.parametrize("later", [{"start_ms": 6}, {"epoch": 1}, {"producer_id": 8}])
+def test_a_transaction_that_follows_until_it_is_taken_over_is_left_open(later):
+    """Of the first protocol it differs from the one before only in when it began."""
+
+    async def test():
+        async with _admin() as (admin, cluster):
+            cluster.on |= {
+                ApiKey.DESCRIBE_TRANSACTIONS: lambda _: _described(
+                    "id", **(later if cluster.asked(ApiKey.INIT_PRODUCER_ID) else {})
+                ),
+                ApiKey.INIT_PRODUCER_ID: lambda _: _taken_over(),
+                ApiKey.END_TXN: lambda _: _ended(),
+            }
+            error = await _refused(admin.end_transaction("id", commit=True))
+            assert error.code is ErrorCode.INVALID_TXN_STATE
+            assert "begun another, which is left open" in str(error)
             assert cluster.asked(ApiKey.END_TXN) == []
 
     _run(test)

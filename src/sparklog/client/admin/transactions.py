@@ -182,7 +182,8 @@ class TransactionAdmin(AdminBase):
     async def end_transaction(self, transactional_id: str, *, commit: bool) -> TransactionDescription:
         """Take the open transaction from its holder, and end it; returns what it was.
 
-        The former holder is fenced. Raises ApiError(INVALID_TXN_STATE) where no transaction is open.
+        The former holder is fenced. Raises ApiError(INVALID_TXN_STATE) where no transaction is open, or where its
+        holder, until it was fenced, has ended it and begun another: that one is left open.
         """
         found = await self._describe_transaction(transactional_id)
         if found.state != ONGOING:
@@ -191,8 +192,15 @@ class TransactionAdmin(AdminBase):
                 f"{transactional_id!r} has no transaction open, it is in state {found.state}",
             )
         kept = await self._take_over(transactional_id)
+        held = await self._describe_transaction(transactional_id)
+        if _identity(held) != _identity(found):
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"{transactional_id!r} has ended its transaction meanwhile and begun another, which is left open; its"
+                " producer is fenced and will not end it",
+            )
         await self._end(transactional_id, kept.producer_id, kept.producer_epoch, commit=commit)
-        return found
+        return held
 
     async def _take_over(self, transactional_id: str) -> InitProducerIdResponse:
         """Become the producer under a new epoch, and leave the transaction open."""
@@ -354,6 +362,11 @@ class TransactionAdmin(AdminBase):
         return await self._session.coordinator_request(
             CoordinatorKind.TRANSACTION, transactional_id, api, build, check=check, ceiling=ceiling
         )
+
+
+def _identity(found: TransactionDescription) -> tuple[int, int, int]:
+    """Of an open transaction: two in a row of the first protocol have the same producer id and epoch."""
+    return found.producer_id, found.producer_epoch, found.start_ms
 
 
 def _check_described(each: DescribeTransactionsResponse.TransactionState, transactional_id: str) -> None:
