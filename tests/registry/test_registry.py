@@ -2,8 +2,11 @@
 
 import contextlib
 import http.server
+import os
+import signal
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -109,6 +112,37 @@ def test_a_registry_that_is_away_is_said_to_be(served):
     registry = SchemaRegistry(schema_registry_url="http://127.0.0.1:1", clock=ManualClock())
     with pytest.raises(RegistryUnavailable, match=r"registry at http://127.0.0.1:1 does not answer"):
         registry.schema(1)
+
+
+class Asleep(ManualClock):
+    """A sleep ends when two threads sleep, and fails if no second one comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.both = threading.Barrier(2, timeout=20)
+
+    def sleep(self, seconds):
+        self.both.wait()
+
+
+def test_a_registry_that_is_away_keeps_threads_no_longer_than_one():
+    away = {"schema_registry_url": "http://127.0.0.1:1", "schema_registry_max_retries": 1}
+    for ask in (SchemaRegistry.schema, lambda registry, each: registry.version("s", each)):
+        registry = SchemaRegistry(**away, clock=Asleep())
+        with ThreadPoolExecutor(2) as threads:
+            asked = [threads.submit(ask, registry, each) for each in (1, 2)]
+        assert [type(each.exception()) for each in asked] == [RegistryUnavailable] * 2
+
+
+def test_a_question_that_was_interrupted_is_asked_by_the_next(served, monkeypatch):
+    url, _ = served
+    registry = SchemaRegistry(schema_registry_url=url)
+    number = registry.register("s", _ONE)
+    with monkeypatch.context() as patch:
+        patch.setattr(registry._http, "ask", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            registry.schema(number)
+    assert registry.schema(number) == _ONE
 
 
 def test_a_user_must_be_shown(served):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from sparklog.clock import Clock, SystemClock
@@ -21,6 +24,9 @@ from sparklog.registry.schema import (
     schema_of,
 )
 from sparklog.registry.settings import RegistrySettings
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _UNKNOWN_FOR_S = 5.0
 """For how long it is believed that there is no schema of an id. A registry may learn of one later than the log."""
@@ -50,8 +56,10 @@ class SchemaRegistry:
         self.settings = RegistrySettings.of(settings, **more)
         self._clock = clock or SystemClock()
         self._http = HttpRegistry(self.settings, self._clock)
-        self._lock = threading.RLock()
-        """Of the caches. It is held while a registry is asked, so that no two threads ask the same."""
+        self._lock = threading.Lock()
+        """Of the caches and ``_asking``. It is not held while a registry is asked: that may take its retries."""
+        self._asking: dict[Hashable, Future[Any]] = {}
+        """The questions under way: a thread that has the same one waits for its answer, or its failure."""
         self._schemas: dict[int, Schema] = {}
         self._unknown: dict[int, tuple[float, SchemaNotFound]] = {}
         self._ids: dict[tuple[str, Schema], int] = {}
@@ -61,23 +69,51 @@ class SchemaRegistry:
         """The schema of that id. Raises SchemaNotFound if there is none."""
         found = self._schemas.get(schema_id)
         if found is None:
-            with self._lock:
-                found = self._schemas.get(schema_id) or self._asked_schema(schema_id)
+            found = self._once(self._schemas, schema_id, schema_id, partial(self._asked_schema, schema_id))
         return found
+
+    def _once(self, cache: dict[K, V], key: K, question: Hashable, ask: Callable[[], V]) -> V:
+        """What is kept under ``key``, or asked for. Of threads with the same question at the same time one asks."""
+        while True:
+            with self._lock:
+                if key in cache:
+                    return cache[key]
+                others = self._asking.get(question)
+                if others is None:
+                    mine = self._asking[question] = Future[V]()
+                    break
+            with suppress(CancelledError):  # the thread that asked was interrupted
+                return cast(V, others.result())
+        try:
+            found = ask()
+        except BaseException as error:
+            self._end(question)
+            if isinstance(error, Exception):
+                mine.set_exception(error)
+            else:
+                mine.cancel()
+            raise
+        with self._lock:
+            cache[key] = found
+        self._end(question)
+        mine.set_result(found)
+        return found
+
+    def _end(self, question: Hashable) -> None:
+        with self._lock:
+            del self._asking[question]
 
     def _asked_schema(self, schema_id: int) -> Schema:
         until, error = self._unknown.get(schema_id, (0.0, None))
         if error is not None and self._clock.monotonic() < until:
             raise error
         try:
-            found = schema_of(self._http.ask("GET", f"/schemas/ids/{schema_id}"))
+            return schema_of(self._http.ask("GET", f"/schemas/ids/{schema_id}"))
         except SchemaNotFound as missing:
             if len(self._unknown) >= _MOST_UNKNOWN:
                 self._unknown.clear()
             self._unknown[schema_id] = (self._clock.monotonic() + _UNKNOWN_FOR_S, missing)
             raise
-        self._schemas[schema_id] = found
-        return found
 
     def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
         """The id of the schema, which becomes the subject's newest version unless it is one already.
@@ -99,11 +135,8 @@ class SchemaRegistry:
             ) from None
 
     def _known_id(self, subject: str, schema: Schema, path: str, normalize: bool) -> int:
-        with self._lock:
-            found = self._ids.get((subject, schema))
-            if found is None:
-                found = self._ids[subject, schema] = self._asked_id(subject, schema, path, normalize)
-        return found
+        ask = partial(self._asked_id, subject, schema, path, normalize)
+        return self._once(self._ids, (subject, schema), (path, schema, normalize), ask)
 
     def _asked_id(self, subject: str, schema: Schema, path: str, normalize: bool) -> int:
         query = "?normalize=true" if normalize else ""
@@ -149,12 +182,8 @@ class SchemaRegistry:
 
     def version(self, subject: str, version: int) -> Registered:
         """That version, kept. Raises SchemaNotFound if there is none."""
-        with self._lock:
-            found = self._versions.get((subject, version))
-            if found is None:
-                found = registered_of(self._http.ask("GET", f"{_of(subject)}/versions/{version}"))
-                self._versions[subject, version] = found
-        return found
+        path = f"{_of(subject)}/versions/{version}"
+        return self._once(self._versions, (subject, version), path, lambda: registered_of(self._http.ask("GET", path)))
 
     def versions(self, subject: str) -> list[int]:
         """The numbers of a subject's versions, asked each time."""
