@@ -7,11 +7,12 @@ import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from sparklog.errors import ConfigError, IncompatibleSchema, RegistryError, RegistryUnavailable, SchemaNotFound
-from sparklog.registry import Reference, Schema, SchemaRegistry
+from sparklog.registry import AvroSerializer, Reference, Schema, SchemaRegistry
 from sparklog.registry.schema import number_of
 from sparklog.security.tls.contexts import server_context
 from sparklog.security.tls.settings import TlsSettings
@@ -127,10 +128,15 @@ class Asleep(ManualClock):
 
 def test_a_registry_that_is_away_keeps_threads_no_longer_than_one():
     away = {"schema_registry_url": "http://127.0.0.1:1", "schema_registry_max_retries": 1}
-    for ask in (SchemaRegistry.schema, lambda registry, each: registry.version("s", each)):
-        registry = SchemaRegistry(**away, clock=Asleep())
+    serializer = AvroSerializer(SchemaRegistry(**away, clock=Asleep()), _ONE.text)
+    asks = [
+        SchemaRegistry(**away, clock=Asleep()).schema,
+        partial(SchemaRegistry(**away, clock=Asleep()).version, "s"),
+        lambda each: serializer.serialize(f"topic-{each}", {"a": each}),
+    ]
+    for ask in asks:
         with ThreadPoolExecutor(2) as threads:
-            asked = [threads.submit(ask, registry, each) for each in (1, 2)]
+            asked = [threads.submit(ask, each) for each in (1, 2)]
         assert [type(each.exception()) for each in asked] == [RegistryUnavailable] * 2
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any
 from urllib.parse import quote
 
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import IncompatibleSchema, RegistryError, SchemaNotFound
 from sparklog.registry.http import HttpRegistry
+from sparklog.registry.questions import Questions
 from sparklog.registry.schema import (
     Reference,
     Registered,
@@ -24,9 +22,6 @@ from sparklog.registry.schema import (
     schema_of,
 )
 from sparklog.registry.settings import RegistrySettings
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 _UNKNOWN_FOR_S = 5.0
 """For how long it is believed that there is no schema of an id. A registry may learn of one later than the log."""
@@ -56,10 +51,7 @@ class SchemaRegistry:
         self.settings = RegistrySettings.of(settings, **more)
         self._clock = clock or SystemClock()
         self._http = HttpRegistry(self.settings, self._clock)
-        self._lock = threading.Lock()
-        """Of the caches and ``_asking``. It is not held while a registry is asked: that may take its retries."""
-        self._asking: dict[Hashable, Future[Any]] = {}
-        """The questions under way: a thread that has the same one waits for its answer, or its failure."""
+        self._questions = Questions()
         self._schemas: dict[int, Schema] = {}
         self._unknown: dict[int, tuple[float, SchemaNotFound]] = {}
         self._ids: dict[tuple[str, Schema], int] = {}
@@ -69,39 +61,8 @@ class SchemaRegistry:
         """The schema of that id. Raises SchemaNotFound if there is none."""
         found = self._schemas.get(schema_id)
         if found is None:
-            found = self._once(self._schemas, schema_id, schema_id, partial(self._asked_schema, schema_id))
+            found = self._questions.once(self._schemas, schema_id, schema_id, partial(self._asked_schema, schema_id))
         return found
-
-    def _once(self, cache: dict[K, V], key: K, question: Hashable, ask: Callable[[], V]) -> V:
-        """What is kept under ``key``, or asked for. Of threads with the same question at the same time one asks."""
-        while True:
-            with self._lock:
-                if key in cache:
-                    return cache[key]
-                others = self._asking.get(question)
-                if others is None:
-                    mine = self._asking[question] = Future[V]()
-                    break
-            with suppress(CancelledError):  # the thread that asked was interrupted
-                return cast(V, others.result())
-        try:
-            found = ask()
-        except BaseException as error:
-            self._end(question)
-            if isinstance(error, Exception):
-                mine.set_exception(error)
-            else:
-                mine.cancel()
-            raise
-        with self._lock:
-            cache[key] = found
-        self._end(question)
-        mine.set_result(found)
-        return found
-
-    def _end(self, question: Hashable) -> None:
-        with self._lock:
-            del self._asking[question]
 
     def _asked_schema(self, schema_id: int) -> Schema:
         until, error = self._unknown.get(schema_id, (0.0, None))
@@ -136,7 +97,7 @@ class SchemaRegistry:
 
     def _known_id(self, subject: str, schema: Schema, path: str, normalize: bool) -> int:
         ask = partial(self._asked_id, subject, schema, path, normalize)
-        return self._once(self._ids, (subject, schema), (path, schema, normalize), ask)
+        return self._questions.once(self._ids, (subject, schema), (path, schema, normalize), ask)
 
     def _asked_id(self, subject: str, schema: Schema, path: str, normalize: bool) -> int:
         query = "?normalize=true" if normalize else ""
@@ -183,7 +144,9 @@ class SchemaRegistry:
     def version(self, subject: str, version: int) -> Registered:
         """That version, kept. Raises SchemaNotFound if there is none."""
         path = f"{_of(subject)}/versions/{version}"
-        return self._once(self._versions, (subject, version), path, lambda: registered_of(self._http.ask("GET", path)))
+        return self._questions.once(
+            self._versions, (subject, version), path, lambda: registered_of(self._http.ask("GET", path))
+        )
 
     def versions(self, subject: str) -> list[int]:
         """The numbers of a subject's versions, asked each time."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from sparklog.errors import ConfigError
+from sparklog.registry.questions import Questions
 from sparklog.registry.registry import SchemaRegistry
 from sparklog.registry.schema import Schema
 from sparklog.registry.subjects import SubjectName, subject_name
@@ -54,7 +55,7 @@ class SchemaSerializer:
         self._registers = auto_register_schemas
         self._takes_latest = use_latest_version
         self._normalizes = normalize_schemas
-        self._lock = threading.Lock()
+        self._questions = Questions()
         self._topics: dict[str, tuple[bytes, Callable[[Any], bytes]]] = {}
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
@@ -70,11 +71,9 @@ class SchemaSerializer:
         self._asked(topic)
 
     def _asked(self, topic: str) -> tuple[bytes, Callable[[Any], bytes]]:
-        with self._lock:
-            found = self._topics.get(topic)
-            if found is None:
-                found = self._topics[topic] = self._latest(topic) if self._takes_latest else self._given(topic)
-        return found
+        return self._questions.once(
+            self._topics, topic, topic, partial(self._latest if self._takes_latest else self._given, topic)
+        )
 
     def _latest(self, topic: str) -> tuple[bytes, Callable[[Any], bytes]]:
         record = "" if self._own is None else self._own.record
