@@ -3,6 +3,8 @@
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.metrics.ends import PartitionEnds
 from sparklog.protocol.api_key import ApiKey
@@ -29,6 +31,7 @@ class Cluster:
         self.asked = []
         self.work = []
         self.error = None
+        self.offset = 55
         self.is_kafkas = False
 
     def in_background(self, work, _what):
@@ -42,7 +45,7 @@ class Cluster:
         if self.error:
             raise self.error
         topic = ListOffsetsResponse.ListOffsetsTopicResponse
-        found = topic.ListOffsetsPartitionResponse(partition_index=1, error_code=0, timestamp=-1, offset=55)
+        found = topic.ListOffsetsPartitionResponse(partition_index=1, error_code=0, timestamp=-1, offset=self.offset)
         return ListOffsetsResponse(topics=[topic(name="there", partitions=[found])])
 
     def sizes(self, message):
@@ -86,13 +89,26 @@ def test_leaders_are_not_asked_by_each_scrape():
     assert len(cluster.asked) == 2
 
 
-def test_a_leader_that_does_not_answer_leaves_its_partitions_as_they_were():
+@pytest.mark.parametrize("is_led", [True, False])
+def test_an_end_that_is_not_told_again_is_not_known(is_led):
+    """The group might seem to have reached it, while the partition grows where this broker does not see it."""
     cluster = Cluster()
     ends = PartitionEnds(cluster, 100)
+    scrape(cluster, ends)
+    assert ends.end(THERE) == 55
     cluster.error = ConnectionFailed("gone")
-    ends.end(THERE)
-    ends.refresh()
-    cluster.run()
+    if not is_led:
+        cluster.metadata.leader = lambda _: None
+    scrape(cluster, ends)
+    assert ends.end(THERE) is None
+
+
+def test_an_end_that_a_leader_refuses_to_tell_is_not_known():
+    cluster = Cluster()
+    ends = PartitionEnds(cluster, 100)
+    scrape(cluster, ends)
+    cluster.offset = -1
+    scrape(cluster, ends)
     assert ends.end(THERE) is None
 
 

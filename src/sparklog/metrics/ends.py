@@ -2,13 +2,15 @@
 
 A partition that is not held here has the end that its leader told last. It is asked for in the background when a scrape
 has wanted it, and not sooner again than after ``_ASK_EVERY_S``: so the first scrape knows nothing of it, and later ones
-what was true when the one before asked. So it is with the bytes that a group has before it; where it has read on since,
+what was true when the one before asked. What is not told when it is asked for is not known any more: no leader, or one
+that does not answer, leaves no old end in force, which a group might seem to have reached. So it is with the bytes that a group has before it; where it has read on since,
 they are taken in proportion to its offsets.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from itertools import islice
 
 from sparklog.broker.context import BrokerContext
@@ -92,6 +94,7 @@ class PartitionEnds:
             leader = self._context.metadata.leader(tp)
             if leader is not None and leader.id != self._context.replicas.broker_id:
                 leaders[leader.endpoint].append(tp)
+        self._forget(wanted.difference(*leaders.values()))
         for endpoint, partitions in leaders.items():
             for first in range(0, len(partitions), _ASKED_AT_ONCE):
                 await self._ask_leader(endpoint, partitions[first : first + _ASKED_AT_ONCE])
@@ -104,8 +107,14 @@ class PartitionEnds:
                 endpoint, _LANE, ApiKey.LIST_OFFSETS, lambda _: _request(partitions), timeout=_TIMEOUT_S
             )
         except SparklogError:  # it is gone; its partitions have no lag until another tells
+            self._forget(partitions)
             return
+        self._forget(partitions)
         self._told |= _ends_in(answer)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._told.pop(tp, None)
 
     async def _ask_sizes(self, endpoint: Endpoint, sizes: dict[tuple[str, TopicPartition], int]) -> None:
         wanted: defaultdict[TopicPartition, list[int]] = defaultdict(list)
