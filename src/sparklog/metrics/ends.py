@@ -2,9 +2,9 @@
 
 A partition that is not held here has the end that its leader told last. It is asked for in the background when a scrape
 has wanted it, and not sooner again than after ``_ASK_EVERY_S``: so the first scrape knows nothing of it, and later ones
-what was true when the one before asked. What is not told when it is asked for is not known any more: no leader, or one
-that does not answer, leaves no old end in force, which a group might seem to have reached. So it is with the bytes that a group has before it; where it has read on since,
-they are taken in proportion to its offsets.
+what was true when the one before asked. An end that is asked for and not told is not known any more: a leader that is
+gone leaves no old one, which a group might seem to have reached. So it is with the bytes that a group has before it;
+where it has read on since, they are taken in proportion to its offsets.
 """
 
 from __future__ import annotations
