@@ -7,6 +7,7 @@ import pty
 import pytest
 
 from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.errors import ErrorCode
 
 pytestmark = pytest.mark.integration
 
@@ -195,6 +196,19 @@ def test_topics_of_some_names_are_listed(here, topic, three):
     unknown = here("topic", "list", f"{topic}-x")
     assert (unknown.status, unknown.out) == (1, "")
     assert f"there is no topic '{topic}-x'" in unknown.err
+
+
+def test_a_topic_that_cannot_be_described_has_no_numbers(here, topic, monkeypatch):
+    def described(admin, describe=Admin.describe_cluster):
+        found = describe(admin)
+        return found._replace(errors={topic: ErrorCode.LEADER_NOT_AVAILABLE})
+
+    monkeypatch.setattr(Admin, "describe_cluster", described)
+    listed = here("topic", "list", "-o", "json")
+    (found,) = [each for each in json.loads(listed.out) if each["topic"] == topic]
+    assert found == dict.fromkeys(("topic", "partitions", "copies", "records", "not_counted")) | {"topic": topic}
+    assert f"{topic} cannot be described: LEADER_NOT_AVAILABLE" in listed.err
+    assert [topic, "-", "-", "-", "-"] in rows(here("topic", "list").out)
 
 
 def test_a_pattern_matches_internal_topics_where_they_are_meant(here, bootstrap):

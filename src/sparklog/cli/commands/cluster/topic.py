@@ -152,7 +152,7 @@ def list_topics(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap
         say_if_partial(admin, TOPICS)
     rows = [_row(each, extents) for each in topics]
     failed = {} if names else cluster.errors
-    rows += [[name, 0, 0, 0, None] for name in sorted(failed)]
+    rows += [[name, None, None, None, None] for name in sorted(failed)]
     columns = ["topic", "partitions", "copies", "records", "not counted"]
     if as_json:
         show_json([_named(columns, row) for row in rows])
