@@ -282,6 +282,25 @@ def test_what_is_not_committed_yet_is_not_lost(reader, make_topic, servers, fail
     producer.abort_transaction(30)
 
 
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_batch_may_name_offsets_that_are_not_committed_yet(reader, make_topic, produce, servers, fail):
+    topic = make_topic()
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"a", partition=0)
+    producer.flush(30)
+    produce(topic, {"value": b"b"}, {"value": b"c"})
+    options = {"kafka.isolation.level": "read_committed", "failOnDataLoss": fail}
+    start, end = json.dumps({topic: {"0": 2}}), json.dumps({topic: {"0": 3}})
+    open_now = reader(topic, startingOffsets=start, **options)
+    assert _offsets(open_now, open_now.partitions()) == [], "up to what is committed"
+    to_the_end = reader(topic, startingOffsets=start, endingOffsets=end, **options)
+    tasks = to_the_end.partitions()
+    producer.commit_transaction(30)
+    assert _offsets(to_the_end, tasks) == [2]
+
+
 def test_offsets_that_hold_no_records_are_no_loss(reader, make_topic, servers):
     topic = make_topic()
     producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})

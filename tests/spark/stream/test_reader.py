@@ -147,6 +147,24 @@ def test_a_query_that_reads_committed_records_alone_from_now_on_waits_for_what_i
         assert query(later.checkpoint, subscribe=topic, **committed).batch() == [b"b"]
 
 
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_query_may_start_behind_the_first_open_transaction(query, servers, make_topic, produce, fail):
+    topic = make_topic()
+    with Producer({"bootstrap.servers": servers, "transactional.id": topic}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"a")
+        producer.flush()
+        produce(topic, {"value": b"b"}, {"value": b"c"})
+        options = {"kafka.isolation.level": "read_committed", "startingOffsets": json.dumps({topic: {"0": 2}})}
+        running = query(subscribe=topic, failOnDataLoss=fail, **options)
+        assert running.batch() == []
+        producer.commit_transaction()
+        found = []
+        eventually(lambda: found.extend(running.batch()) or found, 60, "what is behind the transaction is read")
+        assert found == [b"c"]
+
+
 def test_a_topic_that_is_deleted(query, metadata, make_topic, produce):
     gone, there = make_topic(suffix="-gone"), make_topic(suffix="-there")
     produce(gone, {"value": b"a"})

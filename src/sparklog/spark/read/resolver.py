@@ -84,10 +84,14 @@ class Resolver(ABC):
     def _within(self, tp: TopicPartition, start: int, end: int, earliest: int, latest: int) -> tuple[int, int]:
         """The part of a range that the partition holds. Reports a loss if that is not all.
 
-        A range can only end before it starts if one of the two is an edge of the log: that is a loss too.
+        A range can only end before it starts if one of the two is an edge of the log: that is a loss too. What is not
+        committed yet is no loss.
         """
         if earliest <= start <= end <= latest:
             return start, end
+        last = max(start, end) if end == latest else end
+        if earliest <= start <= last and latest < last <= self._written(tp, latest):
+            return start, last
         self._data_loss.report(
             DataLoss.EXPIRED if min(start, end) < earliest else DataLoss.TRUNCATED,
             f"partition {tp} holds the offsets {earliest} to {latest}{self._where(tp)}, but was to be"
@@ -95,6 +99,10 @@ class Resolver(ABC):
         )
         start = min(max(start, earliest), latest)
         return start, min(max(end, start), latest)
+
+    def _written(self, tp: TopicPartition, latest: int) -> int:  # noqa: ARG002 (a subclass asks of the partition)
+        """The offset after the last record that may become visible, ``latest`` where that is all."""
+        return latest
 
     def _where(self, tp: TopicPartition) -> str:  # noqa: ARG002 (a subclass knows of places)
         """Text that says which offsets are where, if there is more than one place."""
@@ -216,6 +224,11 @@ class OffsetResolver(Resolver):
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The offset after the last record of each partition's log, committed or not."""
         return latest_offsets(self._cluster, partitions, IsolationLevel.READ_UNCOMMITTED)
+
+    def _written(self, tp: TopicPartition, latest: int) -> int:
+        if self._options.client.isolation_level is IsolationLevel.READ_UNCOMMITTED:
+            return latest
+        return self.high_watermarks([tp])[tp]
 
     def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         return list_offsets(self._cluster, wanted)

@@ -204,6 +204,9 @@ class UnionResolver(OffsetResolver):
         others = [tp for tp in partitions if tp not in inside]
         return found | (self._log_sizes.bytes_per_offset(others) if others else {})
 
+    def _written(self, tp: TopicPartition, latest: int) -> int:
+        return latest if self._is_pinned else super()._written(tp, latest)
+
     def _where(self, tp: TopicPartition) -> str:
         return f" ({self.side.told(self._range(tp))})"
 
