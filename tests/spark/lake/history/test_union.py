@@ -198,6 +198,21 @@ def test_a_topic_that_was_made_again(scene):
         scene.read()
 
 
+def test_a_topic_that_was_made_again_with_fewer_partitions_while_a_query_runs(cluster, topic, tmp_path):
+    scene = Scene(cluster.bootstrap_servers, topic, tmp_path / "table", partitions=2)
+    for partition in (0, 1):
+        scene.send(3, partition)
+    scene.offload()
+    query = Query(scene, failOnDataLoss="false")
+    assert query.batch() == [0, 1, 2] * 2
+    scene.admin.delete_topics([topic])
+    scene.admin.create_topics([NewTopic(topic, 1, 1)])
+    with pytest.raises(DataSourceError, match=f"nothing of topic {topic} with id .* deleted and made again"):
+        query.batch()
+    query.stop()
+    scene.close()
+
+
 def test_a_partition_or_topic_that_is_not_offloaded_yet_is_read_from_the_log(scene):
     full(scene)
     with Admin(bootstrap_servers=scene.servers) as admin:

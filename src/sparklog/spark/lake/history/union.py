@@ -149,7 +149,8 @@ class UnionResolver(OffsetResolver):
         ids = super().partitions(read_before)
         self._open()
         new = {tp: topic_id for tp, topic_id in ids.items() if self._ids.get(tp) != topic_id}
-        self._ids |= new
+        of_topics = {tp.topic: topic_id for tp, topic_id in ids.items()}
+        self._ids = {tp: each for tp, each in self._ids.items() if of_topics.get(tp.topic, each) == each} | new
         self._check_owner(new)
         return ids
 
