@@ -213,6 +213,23 @@ def test_progress_is_committed_to_a_group_when_spark_goes_on(query, metadata, ma
         assert admin.group_offsets(group)[tp].offset == 6, "a restart commits what the last run had left"
 
 
+def test_a_topic_created_again_is_committed_only_where_it_was_read_itself(
+    query, create_again, metadata, make_topic, produce, monkeypatch
+):
+    topic, group, committed = make_topic(), make_topic(suffix="-group"), []
+    monkeypatch.setattr(GroupProgress, "commit", lambda _self, offsets: committed.append(offsets))
+    tp = TopicPartition(topic, 0)
+    produce(topic, *({"value": b"x"} for _ in range(5)))
+    running = query(subscribe=topic, commitToGroup=group, failOnDataLoss="false")
+    running.batch()
+    running.batch()
+    create_again(topic)
+    produce(topic, {"value": b"new"})
+    assert running.batch() == [b"new"]
+    running.batch()
+    assert committed == [{tp: 0}, {tp: 5}, {}, {tp: 1}]
+
+
 @pytest.mark.peer
 def test_kafkas_own_tool_shows_the_progress(query, servers, make_topic, produce):
     topic, group = make_topic(), make_topic(suffix="-group")

@@ -79,7 +79,8 @@ class StreamPlanner:
         available = self._available(start)
         self.latest = {tp: end for tp, end in available.offsets.items() if tp not in self._gone}
         if self._group is not None:
-            self._group.commit({tp: each for tp, each in start.offsets.items() if tp not in self._gone})
+            there = {tp: each for tp, each in start.offsets.items() if tp not in self._gone}
+            self._group.commit({tp: at for tp, at in there.items() if start.is_same_topic(tp.topic, available)})
         begin = self._begin(start, available)
         end = available
         if not unlimited:
