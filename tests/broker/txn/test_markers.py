@@ -149,8 +149,15 @@ def test_a_coordinator_that_was_replaced_is_refused(log):
     assert taken(markers_of(log, ZooKeeper(3, 6), known=(3, 6)), 5) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_what_a_marker_ends_is_told_though_the_asker_hangs_up_before_it_is_replicated(tmp_path):
-    """It is in the log: a group would keep as open, and count with the next commit, what the log has as aborted."""
+@pytest.mark.parametrize("hangs_up", [True, False])
+def test_what_a_marker_ends_is_told_though_the_asker_does_not_hear_that_it_is_replicated(
+    tmp_path, monkeypatch, hangs_up
+):
+    """It is in the log: a group would keep as open, and count with the next commit, what the log has as aborted.
+    An administrator that was told REQUEST_TIMED_OUT sends no other marker.
+    """
+    if not hangs_up:
+        monkeypatch.setattr("sparklog.broker.txn.markers._REPLICATION_TIMEOUT_MS", 0)
     home, told = TopicPartition(OFFSETS_TOPIC, 3), []
 
     async def scenario(replicas):
@@ -160,9 +167,12 @@ def test_what_a_marker_ends_is_told_though_the_asker_hangs_up_before_it_is_repli
         writing = asyncio.ensure_future(markers.append(Marker(Producer(PRODUCER, 0), False, 0), [home]))
         while not replicas.partition(home).log_end_offset:
             await asyncio.sleep(0)
-        writing.cancel()
+        if hangs_up:
+            writing.cancel()
         await asyncio.wait([writing])
-        assert writing.cancelled()
+        assert writing.cancelled() if hangs_up else writing.result() == {home: ErrorCode.REQUEST_TIMED_OUT}
+        for _ in range(10):
+            await asyncio.sleep(0)
         assert not told, "the follower does not have it"
         replicas.apply(home, replace(state, isr=(0,), version=1), None, None, replicas=(0, 1))
         for _ in range(10):
@@ -199,7 +209,7 @@ class Stuck:
         return self._replicated(tp)
 
     def partition(self, _):
-        return SimpleNamespace(log_end_offset=1, is_committed=lambda _: False)
+        return SimpleNamespace(leader_epoch=0, log_end_offset=1, is_committed=lambda _: False)
 
     async def _replicated(self, tp):
         await self.go_on.wait()

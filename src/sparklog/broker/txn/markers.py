@@ -173,20 +173,38 @@ class TransactionMarkers:
 
     async def _tell_when(self, replicated: Coroutine[Any, Any, None], tp: TopicPartition, marker: Marker) -> Begun:
         """Tell of a marker in ``__consumer_offsets`` when all have it, though the asker has hung up: it is in the log.
-        Raises ApiError, and so does what it returns, if that will not be.
+        Raises ApiError, and so does what it returns, if that will not be, or not in time.
         """
+        held = self._replicas.partition(tp)
+        leader_epoch, offset = held.leader_epoch, held.log_end_offset - 1
 
         async def tell() -> None:
-            await replicated
+            try:
+                await replicated
+            except ApiError as error:
+                if error.code is ErrorCode.REQUEST_TIMED_OUT:
+                    asyncio.ensure_future(self._tell_late(tp, leader_epoch, offset, marker)).add_done_callback(retrieve)
+                raise
             self._end_offsets(tp.partition, marker.producer.producer_id, marker.commit)
 
-        held = self._replicas.partition(tp)
-        if held.is_committed(held.log_end_offset - 1):
+        if held.is_committed(offset):
             await tell()
             return ErrorCode.NONE
         telling = asyncio.ensure_future(tell())
         telling.add_done_callback(retrieve)
         return asyncio.shield(telling)
+
+    async def _tell_late(self, tp: TopicPartition, leader_epoch: int, offset: int, marker: Marker) -> None:
+        """An administrator does not send the marker again, as a coordinator does, and it may be replicated yet."""
+        while True:
+            try:
+                await self._replicas.replicated(tp, leader_epoch, offset, _REPLICATION_TIMEOUT_MS)
+            except ApiError as error:
+                if error.code is ErrorCode.REQUEST_TIMED_OUT:
+                    continue
+                return
+            self._end_offsets(tp.partition, marker.producer.producer_id, marker.commit)
+            return
 
     async def _send(self, endpoint: Endpoint, marker: Marker, partitions: list[TopicPartition]) -> Codes:
         try:
