@@ -467,6 +467,36 @@ def test_what_was_in_flight_behind_a_refused_batch_is_refused_as_it_was(tmp_path
     assert answers(producers, 1001, (1, 6), (1, 4)) == [gap, ErrorCode.NONE]
 
 
+@pytest.mark.parametrize("first", [2, 2**31 - 2, 2**31 - 1])
+def test_what_was_in_flight_behind_a_refused_batch_is_behind_it_where_the_numbers_begin_again(
+    tmp_path: Path, first: int
+) -> None:
+    full = ErrorCode.KAFKA_STORAGE_ERROR
+    second, third = ((first + each) % 2**31 for each in (2, 4))
+    producers = ProducerStateManager(tmp_path)
+    for sequence in (second, first, third):
+        producers.refused(placed(batch(7, 1, sequence), 0), full, 1000)
+    assert answers(producers, 1000, (1, second), (1, third), (1, first)) == [full, full, ErrorCode.NONE]
+    producers.update(placed(batch(7, 1, first), 0), 1000)
+    producers.refused(placed(batch(7, 1, second), 2), full, 1000)
+    assert answers(producers, 1000, (1, third), (1, second)) == [full, ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("first", [4, 2**31 - 2])
+def test_a_transaction_begins_behind_no_repeated_batch_where_the_numbers_begin_again(
+    tmp_path: Path, first: int
+) -> None:
+    second, third = ((first + each) % 2**31 for each in (1, 2))
+    producers = ProducerStateManager(tmp_path)
+    for offset, sequence in enumerate((first, second)):
+        producers.update(placed(transactional(1, sequence), offset), 1000)
+    producers.update(placed(marker_of(1, ControlType.ABORT), 2), 1000)
+    for sequence in (second, first):
+        assert producers.check(placed(transactional(1, sequence), 3), 1000) is not None
+    with pytest.raises(ApiError, match=f"sequence {third}, and sent {first} for it"):
+        producers.check(placed(transactional(1, third), 3), 1000)
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_refused_batch_that_does_not_come_again_leaves_a_gap(tmp_path: Path, known: bool) -> None:
     full, gap = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

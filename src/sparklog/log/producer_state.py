@@ -40,7 +40,7 @@ from sparklog.log.producer_snapshot import (
 )
 from sparklog.record.batch import RecordBatch, increment_sequence
 from sparklog.record.control import ControlType, EndTransactionMarker, read_marker
-from sparklog.record.layout import NO_PRODUCER_ID
+from sparklog.record.layout import MAX_INT32, NO_PRODUCER_ID
 
 _logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class _Awaited(NamedTuple):
 
     def is_before(self, batch: RecordBatch) -> bool:
         """Whether ``batch`` is to be written behind this one."""
-        return batch.producer_epoch == self.epoch and batch.base_sequence > self.sequence
+        return batch.producer_epoch == self.epoch and _is_behind(batch.base_sequence, self.sequence)
 
 
 class Before(NamedTuple):
@@ -189,7 +189,7 @@ class ProducerStateManager:
         epoch, sequence = batch.producer_epoch, batch.base_sequence
         known = self._repeated.get(batch.producer_id)
         self._repeated[batch.producer_id] = (
-            (epoch, sequence) if known is None or known[0] != epoch else (epoch, min(known[1], sequence))
+            known if known is not None and known[0] == epoch and _is_behind(sequence, known[1]) else (epoch, sequence)
         )
 
     def _check_beginning(self, batch: RecordBatch) -> None:
@@ -200,7 +200,11 @@ class ProducerStateManager:
         So does Kafka (3.9, ``ProducerAppendInfo.checkSequence``); else the new transaction would be committed in part.
         """
         repeated = self._repeated.get(batch.producer_id)
-        if repeated is not None and repeated[0] == batch.producer_epoch and batch.base_sequence > repeated[1]:
+        if (
+            repeated is not None
+            and repeated[0] == batch.producer_epoch
+            and _is_behind(batch.base_sequence, repeated[1])
+        ):
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {batch.producer_id} begins a transaction with sequence {batch.base_sequence}, and sent"
@@ -230,7 +234,7 @@ class ProducerStateManager:
         if batch.producer_id == NO_PRODUCER_ID:
             return
         awaited = self._awaited.get(batch.producer_id)
-        if awaited is None or (batch.producer_epoch, -batch.base_sequence) >= (awaited.epoch, -awaited.sequence):
+        if awaited is None or (batch.producer_epoch >= awaited.epoch and not awaited.is_before(batch)):
             self._awaited[batch.producer_id] = _Awaited(batch.producer_epoch, batch.base_sequence, code, now_ms)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -554,6 +558,11 @@ class ProducerStateManager:
     def _snapshots(self) -> list[tuple[int, Path]]:
         found = (path for path in files_with_suffix(self._directory, SNAPSHOT_SUFFIX) if path.is_file())
         return sorted((base_offset_of(path), path) for path in found)
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """Whether the first comes after the other, which is not far: behind the greatest number the next one is 0."""
+    return 0 < (sequence - other) % (MAX_INT32 + 1) <= MAX_INT32 // 2
 
 
 def _check_epoch(entry: ProducerEntry, batch: RecordBatch) -> None:
