@@ -497,6 +497,15 @@ def test_a_transaction_begins_behind_no_repeated_batch_where_the_numbers_begin_a
         producers.check(placed(transactional(1, third), 3), 1000)
 
 
+def test_an_id_below_that_of_no_producer_is_none_either(log: Log, tmp_path: Path) -> None:
+    for _ in range(2):
+        log.append_as_leader(batch(producer_id=-2, sequence=-1), 0)
+    assert log.log_end_offset == 4, "nothing is known to come again"
+    assert refusal(log, transactional(-2, 0)) is ErrorCode.INVALID_RECORD
+    log.append_as_leader(transactional(-2, 0), 0, AppendOrigin.REPLICATION)
+    assert log.first_unstable_offset is None, "as after a recovery"
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_refused_batch_that_does_not_come_again_leaves_a_gap(tmp_path: Path, known: bool) -> None:
     full, gap = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

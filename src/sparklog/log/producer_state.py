@@ -139,7 +139,7 @@ class ProducerStateManager:
         that has been replaced. INVALID_PRODUCER_EPOCH also for a raised marker that comes late, when the next
         transaction is open.
         """
-        if batch.producer_id == NO_PRODUCER_ID:
+        if batch.producer_id <= NO_PRODUCER_ID:
             return None
         entry = self._producers.get(batch.producer_id)
         if entry is None:
@@ -231,7 +231,7 @@ class ProducerStateManager:
         Any sequence of an unknown producer could be the next of a batch that was deleted. Then the refused one could
         never be written any more.
         """
-        if batch.producer_id == NO_PRODUCER_ID:
+        if batch.producer_id <= NO_PRODUCER_ID:
             return
         awaited = self._awaited.get(batch.producer_id)
         if awaited is None or (batch.producer_epoch >= awaited.epoch and not awaited.is_before(batch)):
@@ -265,7 +265,7 @@ class ProducerStateManager:
         transaction that the batch's marker aborts, for the transaction index.
         """
         self.end_offset = batch.next_offset
-        if batch.producer_id == NO_PRODUCER_ID or (batch.is_control and batch.record_count == 0):
+        if batch.producer_id <= NO_PRODUCER_ID or (batch.is_control and batch.record_count == 0):
             return None  # compaction empties a marker of which nothing is left; an empty data batch keeps a sequence
         if self._awaited:
             self._awaited.pop(batch.producer_id, None)

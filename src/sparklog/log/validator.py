@@ -244,9 +244,9 @@ def _complaint_of_header(batch: RecordBatch) -> str | None:
 def _complaint_of_client(batch: RecordBatch) -> str | None:
     if batch.is_control:
         return "clients may not write control batches"
-    if batch.is_transactional and batch.producer_id == NO_PRODUCER_ID:
+    if batch.is_transactional and batch.producer_id <= NO_PRODUCER_ID:
         return "a transaction without a producer id"
-    if batch.producer_id != NO_PRODUCER_ID and batch.base_sequence < 0:
+    if batch.producer_id > NO_PRODUCER_ID and batch.base_sequence < 0:
         return f"producer id {batch.producer_id} without a sequence"
     return None
 
