@@ -868,6 +868,29 @@ def test_an_isr_whose_answer_was_lost_is_told_again_and_not_written_again(on_sta
     on_stage(test)
 
 
+def test_an_isr_is_known_though_the_leader_hangs_up_while_it_is_written(on_stage):
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        go_on, run_zk = asyncio.Event(), stage.run_zk
+
+        async def slowly(call, *args):
+            found = await run_zk(call, *args)
+            await go_on.wait()
+            return found
+
+        stage.run_zk = slowly
+        asking = asyncio.ensure_future(ask(controller, 1))
+        while (await run_zk(zk.states.read, [T0]))[T0].isr != (1,):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        go_on.set()
+        await until(lambda: controller.context.states[T0].isr == (1,))
+
+    on_stage(test)
+
+
 def test_an_isr_is_not_written_over_a_state_that_the_leader_does_not_know(on_stage):
     async def test(stage, zk):
         controller, _ = await replicas_on_stage(stage, zk, (1, 2))

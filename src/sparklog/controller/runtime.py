@@ -37,6 +37,7 @@ from sparklog.controller.witnesses import Witnesses
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.log.files import check_topic_name
 from sparklog.net.peers import Peers
+from sparklog.net.tasks import to_its_end
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     FULL,
@@ -271,7 +272,7 @@ class Controller:
         wanted = {tp: state for tp, state in verdicts.items() if isinstance(state, PartitionState)}
         behind = [tp for tp, verdict in verdicts.items() if verdict is ErrorCode.NOT_CONTROLLER]
         if wanted:
-            await self._write_isrs(context, wanted, before)
+            await to_its_end(self._write_isrs(context, wanted, before))  # it is written though the leader hangs up
         if behind:
             await self._read_again(context, behind)
         return await in_steps(self._outcomes(context, verdicts))
