@@ -109,6 +109,14 @@ def test_java_snappy_framing():
     assert len(_block_ends(packed)) == 1 + 4, "32 KB blocks"
 
 
+def test_snappy_streams_one_behind_the_other_are_read_as_by_java():
+    first, second = SAMPLES["text"], bytes(100_000)
+    packed = b"".join(compress(CompressionType.SNAPPY, each) for each in (first, second, b"", first))
+    assert bytes(decompress(CompressionType.SNAPPY, packed, LIMIT)) == first + second + first
+    with pytest.raises(CorruptRecord, match="cut short in a header"):
+        decompress(CompressionType.SNAPPY, packed + compress(CompressionType.SNAPPY, b"")[:-1], LIMIT)
+
+
 def test_raw_snappy_is_read():
     packed = bytes(cramjam.snappy.compress_raw(SAMPLES["text"]))
     assert bytes(decompress(CompressionType.SNAPPY, packed, LIMIT)) == SAMPLES["text"]

@@ -207,9 +207,15 @@ def _decompress_snappy(view: memoryview, max_size: int) -> Buffer:
 
 
 def _xerial_blocks(view: memoryview) -> list[memoryview]:
+    """Of a stream, or of several one behind the other, as Java reads them: no length begins as the header does."""
     blocks = []
     position = len(_XERIAL_HEADER)
     while position != len(view):
+        if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            if position > len(view):
+                raise CorruptRecord("snappy stream is cut short in a header")
+            continue
         if position + 4 > len(view):
             raise CorruptRecord("snappy stream is cut short in a block length")
         start = position + 4
