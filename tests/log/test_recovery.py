@@ -101,6 +101,21 @@ def test_what_lies_behind_damage_is_kept_beside_it_and_told_of(tmp_path, caplog)
     )
 
 
+def test_what_was_kept_for_an_earlier_damage_at_the_same_place_is_kept_on(tmp_path):
+    segment, bad = damaged(tmp_path)
+    first, position = bad + b"".join(BATCHES[3:]), sum(SIZES[:2])
+    other = bytes([bad[0]]) + bytes(len(bad) - 1)
+    for rest in (first, first, other + first, other + first):  # the second and fourth: a recovery that was cut short
+        segment.log.truncate(position)
+        segment.log.append(memoryview(rest))
+        keep_rest(segment, position)
+    rest_path(segment, position).write_bytes((other + first)[:-3])
+    keep_rest(segment, position)
+    found = {path.name: path.read_bytes() for path in tmp_path.glob("*.corrupt")}
+    name = f"{BASE:020d}.log.{position}"
+    assert found == {f"{name}.2.corrupt": first, f"{name}.corrupt": other + first}
+
+
 def test_no_batch_reaches_the_next_segment(tmp_path):
     segment = segment_of(tmp_path, *BATCHES)
     assert recover(segment, 108)[0].damage is None

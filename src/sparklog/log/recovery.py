@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sparklog.log.files import CORRUPT_SUFFIX, disk_refused, sync_directory
+from sparklog.log.files import CORRUPT_SUFFIX, disk_refused, kept_path, sync_directory
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.scan import Damage, DamageKind, OffsetRange, examine, scan_batches
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment, index_interval
@@ -96,18 +96,35 @@ def rest_path(segment: LogSegment, position: int) -> Path:
 def keep_rest(segment: LogSegment, position: int) -> None:
     """Copy the bytes from ``position`` on to a file of their own; durable on return.
 
-    Raises LogDirFailed, DiskFull; no such file is left then.
+    Raises LogDirFailed, DiskFull; no such file is left then but what an earlier damage has left.
     """
-    path = rest_path(segment, position)
+    path, has_way = rest_path(segment, position), False
     try:
+        _make_way(path, segment, position)
+        has_way = True
         with open(path, "wb", buffering=0) as file:
             while position < segment.size:
                 position += file.write(segment.log.read(position, _COPY))
             os.fsync(file.fileno())
         sync_directory(path.parent)
     except OSError as error:
-        path.unlink(missing_ok=True)
+        if has_way:
+            path.unlink(missing_ok=True)
         raise disk_refused(
             f"{segment.log.path} is damaged, and the {segment.size - position} bytes behind the damage cannot be kept",
             error,
         ) from error
+
+
+def _make_way(path: Path, segment: LogSegment, position: int) -> None:
+    """What an earlier damage at the same position has left is kept under another name. The same bytes, all or the first
+    of them, are those of a recovery that did not come to its end.
+    """
+    if not path.exists():
+        return
+    with open(path, "rb", buffering=0) as file:
+        while kept := file.read(_COPY):
+            if segment.log.read(position, len(kept)) != kept:
+                path.rename(kept_path(path.with_suffix("")))
+                return
+            position += len(kept)
