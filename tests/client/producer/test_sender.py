@@ -641,6 +641,29 @@ def test_a_transaction_ends_when_the_offsets_that_another_task_sends_are_there(e
     _run(test)
 
 
+def test_what_another_task_sends_while_a_transaction_is_prepared_is_written_too():
+    async def test():
+        async with Scene() as scene:
+            producer = await _transactional(scene, transaction_two_phase_commit_enable=True)
+            scene.script = [first, second] = [asyncio.Event(), asyncio.Event()]
+            await producer.begin_transaction()
+            await producer.send("t", b"x")
+            preparing = asyncio.ensure_future(producer.prepare_transaction())
+            while not scene.asked(ApiKey.PRODUCE):
+                await asyncio.sleep(0)
+            sent = await producer.send("t", b"y")
+            first.set()
+            for _ in range(200):  # more than it takes to ask and be answered
+                await asyncio.sleep(0)
+            assert not preparing.done()
+            second.set()
+            await preparing
+            assert sent.done()
+            await producer.close()
+
+    _run(test)
+
+
 @pytest.mark.parametrize(("state", "committed"), [("7:1", True), ("7:0", False)])
 def test_two_phases_over_a_restart(state, committed):
     async def test():

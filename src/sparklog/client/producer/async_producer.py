@@ -386,10 +386,13 @@ class AsyncProducer:
         Raises ApiError if a record was not written, ConfigError without ``transaction.two.phase.commit.enable``.
         """
         transaction = self._transactional()
-        await self._sender.flush()
-        await self._driver.offsets_sent()
-        transaction.check()
-        return transaction.prepare()
+        while True:
+            await self._sender.flush()
+            await self._driver.offsets_sent()
+            transaction.check()
+            with self._lock:
+                if not self._accumulator.incomplete():  # else another thread, or task, has sent meanwhile
+                    return transaction.prepare()
 
     async def complete_transaction(self, state: str) -> bool:
         """Commit the prepared transaction if ``state`` names it, else abort it; returns which. Raises ApiError."""
