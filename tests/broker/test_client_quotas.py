@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import logging
 import threading
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from sparklog.broker import client_quotas
 from sparklog.broker.client_quotas import BETWEEN_BROKERS, ClientQuotas, entity_at, metered
 from sparklog.broker.registry import OFFERED
 from sparklog.config.broker import parse_broker_config
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import HeartbeatResponse
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity
@@ -315,6 +316,31 @@ def test_a_look_for_a_host_that_ends_late_brings_no_former_rate_back(clock, monk
     rates = asyncio.run(scenario())
     assert rates.is_set == bool(then)
     assert rates.record("10.0.0.1", 0) == 0, "the former rate lets nobody in"
+
+
+def test_a_look_that_does_not_count_any_more_fails_in_silence(clock, monkeypatch):
+    """Else asyncio reports an exception that nobody has looked at."""
+    begun, go_on, reported = threading.Event(), threading.Event(), []
+
+    def by_address(_hosts, _setting):
+        begun.set()
+        assert go_on.wait(60)
+        raise ConfigError("no such host")
+
+    monkeypatch.setattr(client_quotas, "by_address", by_address)
+
+    async def scenario():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
+        quotas = quotas_of(clock, {"ips/far": {"connection_creation_rate": "0"}})
+        assert await asyncio.to_thread(begun.wait, 60)
+        quotas.take_over("ips/far", {})
+        go_on.set()
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await asyncio.sleep(0)
+        gc.collect()
+
+    asyncio.run(scenario())
+    assert reported == []
 
 
 def test_what_a_request_does_after_it_has_waited_is_its_callers_time():

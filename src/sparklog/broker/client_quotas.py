@@ -32,6 +32,7 @@ from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.net.limits import by_address
+from sparklog.net.tasks import retrieve
 from sparklog.protocol.api_key import ApiKey
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity, Name
 from sparklog.quota.keys import CONNECTION_CREATION_RATE, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, quotas_in
@@ -162,8 +163,9 @@ class ClientQuotas:
             looking.add_done_callback(partial(self._on_addresses, str(ip), rate))
 
     def _on_addresses(self, host: str, rate: float, looked_up: asyncio.Future[dict[str, int]]) -> None:
-        if self._looking.get(host) is not looked_up:
-            return  # another rate is set by now, or none
+        if self._looking.get(host) is not looked_up:  # another rate is set by now, or none
+            retrieve(looked_up)
+            return
         del self._looking[host]
         if looked_up.cancelled():
             return

@@ -47,10 +47,10 @@ class Tasks:
         await self.finish()
 
 
-def retrieve(task: asyncio.Task[T]) -> None:
-    """A done callback: look at the exception. Else asyncio reports it where all callers were cancelled."""
-    if not task.cancelled():
-        task.exception()
+def retrieve(done: asyncio.Future[T]) -> None:
+    """A done callback: look at the exception. Else asyncio reports it where nobody waits any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
