@@ -110,7 +110,7 @@ class MetadataCache:
         """
         self._names: dict[UUID, str] = {}
         self._doubted: set[int] = set()
-        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
     def knows_broker(self, broker_id: int) -> bool:
         """Whether a controller has described the cluster, and this broker lives in it."""
@@ -241,27 +241,23 @@ class MetadataCache:
         return gone
 
     def _wake(self) -> None:
-        still = []
-        for condition, future in self._waiting:
-            if future.done():
-                continue
-            if condition():
+        for future, condition in self._waiting.items():
+            if not future.done() and condition():
                 future.set_result(None)
-            else:
-                still.append((condition, future))
-        self._waiting = still
 
     async def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until ``condition`` holds after an update; False after ``timeout`` seconds."""
         if condition():
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((condition, future))
+        self._waiting[future] = condition
         try:
             async with asyncio.timeout(timeout):
                 await future
         except TimeoutError:
             return False
+        finally:
+            del self._waiting[future]
         return True
 
     def is_ready(self, topic: str) -> bool:
