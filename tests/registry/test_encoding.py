@@ -93,6 +93,11 @@ def test_a_field_with_a_default_may_be_left_out(registry):
         (DAY, "2024-02-30", "a: '2024-02-30' is not of Avro's date"),
         (DAY, None, "a: None is not of Avro's date"),
         (MONEY, "x", "a: 'x' is not of Avro's decimal"),
+        (MONEY, "1e999999999", "a: '1e999999999' is not of Avro's decimal"),
+        (MONEY, "1e-999999999", "a: '1e-999999999' is not of Avro's decimal"),
+        (MONEY, "NaN", "a value is not of the Avro schema"),
+        ("double", 10**400, "a: 10+ is not of Avro's double"),
+        (["null", "float"], -(10**400), "a: -10+ is not of Avro's float"),
         (["null", "long"], "x", "a: 'x' is not of Avro's long"),
         ({"type": "array", "items": "long"}, [1, "x"], r"a\[1\]: 'x' is not of Avro's long"),
         ({"type": "map", "values": "long"}, {"x": None}, "a.x: None is not of Avro's long"),
@@ -104,6 +109,11 @@ def test_a_field_with_a_default_may_be_left_out(registry):
 def test_what_is_no_value_of_the_schema_is_refused_with_its_place(registry, kind, given, why):
     with pytest.raises(SerializationError, match=why):
         encoded(registry, _avro(kind), {"a": given})
+
+
+def test_a_number_that_is_too_great_does_not_become_infinity(registry):
+    with pytest.raises(SerializationError, match=r"a: '1E\+999' is not of Avro's double"):
+        ValueEncoder(registry, _avro("double")).encode("t", b'{"a": 1e999}')
 
 
 def test_a_misspelt_field_is_not_left_out(registry):

@@ -6,6 +6,7 @@ decimals are text, dates and times also the numbers that Avro keeps; NaN and the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -14,6 +15,8 @@ from typing import Any
 from sparklog.errors import SerializationError
 
 _Convert = Callable[[Any], Any]
+_DIGITS = 10_000
+"""No decimal that is meant has more, before the point or behind it."""
 _CONSTANTS = ("nan", "inf", "-inf")
 _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
@@ -101,7 +104,7 @@ def _of_primitive(kind: str, found: Any, place: str) -> Any:
     if kind in ("float", "double"):
         is_number = isinstance(found, int | Decimal) and not isinstance(found, bool)
         _check(is_number or found in _CONSTANTS, found, kind, place)
-        return float(found)
+        return _converted(_float, found, kind, place)
     if kind in ("bytes", "fixed"):
         return _converted(_bytes, found, kind, place)
     right = isinstance(found, _TYPES[kind]) and (kind == "boolean" or not isinstance(found, bool))
@@ -128,6 +131,13 @@ def _bytes(found: Any) -> bytes:
     return found.encode("latin-1")
 
 
+def _float(found: Any) -> float:
+    number = float(found)
+    if math.isinf(number) and found not in _CONSTANTS:
+        raise OverflowError
+    return number
+
+
 def _number_or(parse: Callable[[str], Any]) -> _Convert:
     def convert(found: Any) -> Any:
         if isinstance(found, int) and not isinstance(found, bool):
@@ -142,7 +152,10 @@ def _number_or(parse: Callable[[str], Any]) -> _Convert:
 def _decimal(found: Any) -> Decimal:
     if isinstance(found, bool) or not isinstance(found, str | int | Decimal):
         raise TypeError
-    return Decimal(found)
+    number = Decimal(found)
+    if number.is_finite() and abs(number.adjusted()) > _DIGITS:
+        raise OverflowError  # fastavro would make a whole number of it, before it counts its digits
+    return number
 
 
 _LOGICAL: dict[str, _Convert] = {
