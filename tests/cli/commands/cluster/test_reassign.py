@@ -118,16 +118,13 @@ def test_how_far_moves_have_come_is_told_on_standard_error(run, admin, topic, ar
 
 @pytest.mark.parametrize("command", ["reassign", "drain"])
 def test_a_move_that_somebody_else_gives_up_is_not_told_as_done(run, admin, topic, command, monkeypatch):
-    """The moves are given up as soon as they are begun: the partitions stay where they were."""
+    """The moves are begun and given up at once: the partitions stay where they were.
 
-    def given_up(self, wanted):
-        outcomes = alter(self, wanted)
-        alter(self, dict.fromkeys(wanted))
-        return outcomes
-
-    alter, before = Admin.alter_partition_reassignments, replicas(admin, topic)
+    None is begun here, for brokers may be done with it before it can be given up.
+    """
+    before = replicas(admin, topic)
     monkeypatch.setattr("sparklog.cli.commands.cluster.reassign._LOOKS", 2)
-    monkeypatch.setattr(Admin, "alter_partition_reassignments", given_up)
+    monkeypatch.setattr(Admin, "alter_partition_reassignments", lambda _, wanted: dict.fromkeys(wanted))
     broker = before[0][0]
     arguments = ("drain", broker) if command == "drain" else ("reassign", "--topic", topic, "--replication", "3")
     done = run("cluster", *arguments)
@@ -196,6 +193,21 @@ def test_a_broker_that_never_was_is_not_drained(run, admin):
     done = run("cluster", "drain", "5")
     assert (done.status, done.out) == (1, "")
     assert "there is no broker 5, only 0, 1, 2" in done.err
+
+
+def test_a_move_of_what_the_user_may_not_describe_is_not_told_to_have_been_given_up(run, admin, topic, monkeypatch):
+    """All moves are listed to whoever may describe the cluster; where a topic is, only to whoever may describe it."""
+
+    def as_user(self):
+        info = described(self)
+        return info._replace(topics={name: each for name, each in info.topics.items() if name != topic})
+
+    described, moving = Admin.describe_cluster, [{TopicPartition(topic, 0): PartitionReassignment((0, 1), (0,), (1,))}]
+    monkeypatch.setattr(Admin, "describe_cluster", as_user)
+    monkeypatch.setattr(Admin, "sees_all_topics", lambda _: False)
+    monkeypatch.setattr(Admin, "list_partition_reassignments", lambda *_: moving.pop() if moving else {})
+    monkeypatch.setattr("sparklog.cli.commands.cluster.reassign._LOOKS", 1)
+    assert "only topics that this user may describe are looked at" in reassign(run, "--follow").err
 
 
 @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])

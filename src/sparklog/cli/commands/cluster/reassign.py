@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import TOPICS, administered, bootstrap_option, is_refusal, partial_kinds
+from sparklog.cli.connection import (
+    TOPICS,
+    administered,
+    bootstrap_option,
+    is_refusal,
+    partial_kinds,
+    say_if_partial,
+)
 from sparklog.cli.display import counted, done_option, is_json, say_done, show_json, show_table
 from sparklog.cli.extents import name_partitions
 from sparklog.cli.names import TOPIC
@@ -391,13 +398,15 @@ def _cancel(admin: Admin, topics: Collection[str]) -> None:
 def _follow(admin: Admin) -> None:
     moves = admin.list_partition_reassignments()
     moving = {tp: tuple(each for each in move.replicas if each not in move.removing) for tp, move in moves.items()}
+    described = admin.describe_cluster().topics  # where others end is not told to this user
     _await_end(admin, list(moving))
-    astray = _astray(admin, moving)
+    astray = _astray(admin, {tp: replicas for tp, replicas in moving.items() if tp.topic in described})
     info = admin.describe_cluster()
     throttled = [
         name for name in info.topics if any(each.name in _REPLICAS and each.value for each in admin.topic_configs(name))
     ]
     _unthrottle(admin, throttled, sorted(info.brokers))
+    say_if_partial(admin, TOPICS, done="looked at")
     moved = [tp._asdict() for tp in moving if tp not in astray]
     say_done(f"{counted(len(moved), 'partition')} moved; nothing is throttled", moved=moved)
     _raise_astray(astray)
