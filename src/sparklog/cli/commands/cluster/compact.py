@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from sparklog.cli.connection import TOPICS, administered, bootstrap_option, job_arguments, say_if_partial
-from sparklog.cli.display import counted, output_option, show_json, show_table
+from sparklog.cli.display import counted, moment, output_option, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.internal import is_internal_topic
 from sparklog.cli.jobs import hindrance, start
@@ -248,7 +247,7 @@ def _status_row(replica: Replica, state: CompactionState) -> list[object]:
         _known(state.first_uncleanable_offset),
         _known(state.cleanable_bytes),
         state.delay_ms // 1000,
-        None if last is None else datetime.fromtimestamp(last.ended_ms // 1000).astimezone().isoformat(),
+        None if last is None else moment(last.ended_ms),
         None if last is None else _reduction(last),
         _state(state),
     ]

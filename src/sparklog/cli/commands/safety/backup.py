@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from sparklog.cli.connection import bootstrap_option, connected
-from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json, show_table
+from sparklog.cli.display import advance_bytes, counted, moment, output_option, progress, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.cli.numbers import Number, WholeNumber
@@ -195,7 +194,7 @@ def _warnings(unseen: Unseen) -> list[str]:
 def _row(number: int, backup: Backup) -> list[object]:
     return [
         number,
-        datetime.fromtimestamp(backup.made_ms // 1000).astimezone().isoformat(),
+        moment(backup.made_ms),
         ", ".join(backup.topics),
         sum(len(each.partitions) for each in backup.topics.values()),
         _records(backup),
