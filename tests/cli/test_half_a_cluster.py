@@ -104,6 +104,23 @@ def test_groups_are_listed_but_for_those_that_a_frozen_broker_coordinates(run, h
     assert listed.err == "" or listed.err.endswith("the groups that it coordinates are not listed\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "lines", "said"),
+    [
+        (("txn", "list"), 1, "the transactional ids that it coordinates are not listed\n"),
+        (("log", "dirs"), 2, "its directories are not shown\n"),
+    ],
+)
+def test_what_all_brokers_tell_is_shown_but_for_that_of_a_frozen_one(run, half, command, lines, said):
+    os.kill(half.broker(1).pid, signal.SIGSTOP)
+    try:
+        shown = run(*command)
+    finally:
+        os.kill(half.broker(1).pid, signal.SIGCONT)
+    assert (shown.status, len(shown.out.splitlines())) == (0, lines)
+    assert shown.err == "" or shown.err.endswith(said)
+
+
 def test_consume_prints_what_can_be_read_and_names_the_rest(run, alive):
     read = run("consume", TOPIC)
     assert read.status == 1

@@ -17,7 +17,7 @@ from sparklog.cli.rights import needed
 from sparklog.config.command_config import BROKERS, DEFAULT_BOOTSTRAP, ENVIRONMENT, command_settings
 from sparklog.config.job_clients import COMMAND, RIGHTS, of_job
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
-from sparklog.structs import bracketed
+from sparklog.structs import BrokerId, bracketed
 
 if TYPE_CHECKING:
     from sparklog.client.admin.admin import Admin
@@ -85,6 +85,13 @@ def advised(error: SparklogError, job: str = COMMAND) -> str:
 def is_refusal(error: SparklogError) -> bool:
     """Whether the user lacks a right."""
     return isinstance(error, ApiError) and error.code in _REFUSALS
+
+
+def raise_refusal(failures: Mapping[BrokerId, SparklogError]) -> None:
+    """Raise what a broker answered; one that did not answer is left to the command, which shows the others."""
+    for error in failures.values():
+        if isinstance(error, ApiError):
+            raise error
 
 
 def bootstrap_option(command: F) -> F:

@@ -257,6 +257,7 @@ class Admin:
     alter_group_offsets = _blocking(GroupAdmin.alter_group_offsets)
     delete_group_offsets = _blocking(GroupAdmin.delete_group_offsets)
     list_transactions = _blocking(TransactionAdmin.list_transactions)
+    reachable_transactions = _blocking(TransactionAdmin.reachable_transactions)
     sees_all_transactions = _blocking(TransactionAdmin.sees_all_transactions)
     describe_transactions = _blocking(TransactionAdmin.describe_transactions)
     describe_producers = _blocking(TransactionAdmin.describe_producers)

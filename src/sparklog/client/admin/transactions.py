@@ -14,7 +14,7 @@ from uuid import uuid4
 from sparklog.client.admin.base import AdminBase, Answers, error_of, raise_error
 from sparklog.client.cluster.arguments import checked_names, checked_partitions
 from sparklog.client.cluster.session import Build, Check, CoordinatorKind
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     A,
@@ -26,6 +26,7 @@ from sparklog.protocol.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListTransactionsRequest,
+    ListTransactionsResponse,
     WriteTxnMarkersRequest,
 )
 from sparklog.structs import BrokerId, TopicPartition, by_topic
@@ -105,33 +106,24 @@ class TransactionAdmin(AdminBase):
         Raises ApiError(INVALID_REQUEST) for a state that does not exist, UNSUPPORTED_VERSION for a filter that a
         broker does not know.
         """
-        states = checked_names(states, "states")
+        build = _list_request(states, producer_ids, open_longer_ms, pattern)
+        return _listings(await self._ask_every_broker(ApiKey.LIST_TRANSACTIONS, build, _check_listed))
 
-        def build(version: int) -> ListTransactionsRequest:
-            if open_longer_ms >= 0 and version < _FIRST_LIST_BY_DURATION:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a broker cannot list transactions by how long they last")
-            if pattern is not None and version < _FIRST_LIST_BY_PATTERN:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a broker cannot list transactions by a pattern")
-            return ListTransactionsRequest(
-                version=version,
-                state_filters=list(states),
-                producer_id_filters=list(producer_ids),
-                duration_filter=open_longer_ms,
-                transactional_id_pattern=pattern,
-            )
-
-        answers = await self._ask_every_broker(
-            ApiKey.LIST_TRANSACTIONS, build, lambda answer: raise_error(answer, "cannot list transactions")
-        )
-        unknown = {state for answer in answers.values() for state in answer.unknown_state_filters}
-        if unknown:
-            text = f"no transaction is ever in a state {', '.join(sorted(unknown))}, only in {', '.join(_STATES)}"
-            raise ApiError(ErrorCode.INVALID_REQUEST, text)
-        return sorted(
-            TransactionListing(each.transactional_id, broker, each.producer_id, each.transaction_state)
-            for broker, answer in answers.items()
-            for each in answer.transaction_states
-        )
+    async def reachable_transactions(
+        self,
+        *,
+        states: Collection[str] = (),
+        open_longer_ms: int = -1,
+        pattern: str | None = None,
+        timeout: float = 5.0,
+    ) -> tuple[list[TransactionListing], dict[BrokerId, SparklogError]]:
+        """What ``list_transactions`` finds at the brokers that answer within ``timeout`` seconds, and why the others do
+        not: the ids that these coordinate are missing."""
+        build = _list_request(states, (), open_longer_ms, pattern)
+        answers = await self._ask_reachable_brokers(ApiKey.LIST_TRANSACTIONS, build, timeout, check=_check_listed)
+        failures = {broker: each for broker, each in answers.items() if isinstance(each, SparklogError)}
+        heard = {broker: each for broker, each in answers.items() if not isinstance(each, SparklogError)}
+        return _listings(heard), failures
 
     async def sees_all_transactions(self) -> bool:
         """Whether we may describe a transaction of any id; else lists leave out those that we may not, and do not tell.
@@ -362,6 +354,43 @@ class TransactionAdmin(AdminBase):
         return await self._session.coordinator_request(
             CoordinatorKind.TRANSACTION, transactional_id, api, build, check=check, ceiling=ceiling
         )
+
+
+def _list_request(
+    states: Collection[str], producer_ids: Collection[int], open_longer_ms: int, pattern: str | None
+) -> Build[ListTransactionsResponse]:
+    states = checked_names(states, "states")
+
+    def build(version: int) -> ListTransactionsRequest:
+        if open_longer_ms >= 0 and version < _FIRST_LIST_BY_DURATION:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a broker cannot list transactions by how long they last")
+        if pattern is not None and version < _FIRST_LIST_BY_PATTERN:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a broker cannot list transactions by a pattern")
+        return ListTransactionsRequest(
+            version=version,
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=open_longer_ms,
+            transactional_id_pattern=pattern,
+        )
+
+    return build
+
+
+def _check_listed(answer: ListTransactionsResponse) -> None:
+    raise_error(answer, "cannot list transactions")
+
+
+def _listings(answers: dict[BrokerId, ListTransactionsResponse]) -> list[TransactionListing]:
+    unknown = {state for answer in answers.values() for state in answer.unknown_state_filters}
+    if unknown:
+        text = f"no transaction is ever in a state {', '.join(sorted(unknown))}, only in {', '.join(_STATES)}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, text)
+    return sorted(
+        TransactionListing(each.transactional_id, broker, each.producer_id, each.transaction_state)
+        for broker, answer in answers.items()
+        for each in answer.transaction_states
+    )
 
 
 def _identity(found: TransactionDescription) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.connection import administered, bootstrap_option, raise_refusal
 from sparklog.cli.display import (
     counted,
     done_option,
@@ -273,7 +273,10 @@ def dirs(topics: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
       sparklog log dirs --topic clicks
     """
     with administered(bootstrap, topics) as admin:
-        found = admin.log_dirs()
+        found, failures = admin.reachable_log_dirs()
+        raise_refusal(failures)
+    for error in failures.values():
+        click.echo(f"{error}: its directories are not shown", err=True)
     if topics:
         _show_replicas(found, topics, as_json)
         return

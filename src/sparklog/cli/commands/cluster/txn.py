@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import TOPICS, TRANSACTIONAL_IDS, administered, bootstrap_option, say_if_partial
+from sparklog.cli.connection import (
+    TOPICS,
+    TRANSACTIONAL_IDS,
+    administered,
+    bootstrap_option,
+    raise_refusal,
+    say_if_partial,
+)
 from sparklog.cli.display import confirm, done_option, moment, output_option, say_done, show_json, show_table
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
@@ -62,14 +69,17 @@ def list_transactions(
       sparklog txn list --match 'payments-.*'
     """
     with administered(bootstrap) as admin:
-        found = admin.list_transactions(
+        found, failures = admin.reachable_transactions(
             states=states, open_longer_ms=-1 if open_for is None else open_for * 1000, pattern=match
         )
+        raise_refusal(failures)
         say_if_partial(admin, TRANSACTIONAL_IDS)
     if as_json:
         show_json([each._asdict() for each in found])
     else:
         show_table(["transactional id", "coordinator", "producer", "state"], found, right=("coordinator", "producer"))
+    for error in failures.values():
+        click.echo(f"{error}: the transactional ids that it coordinates are not listed", err=True)
 
 
 @txn.command(short_help="Show a transaction: whose, since when, and where.")
