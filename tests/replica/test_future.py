@@ -296,6 +296,25 @@ async def test_asking_for_where_it_lies_cancels_a_move(stage):
     assert stage.home() == "a"
 
 
+@pytest.mark.parametrize("aim", ["a", "c"])
+def test_a_copy_that_could_not_be_removed_is_removed_when_that_is_tried_again(tmp_path, aim):
+    """A later start would find two, or one that nobody wants any more."""
+
+    async def test():
+        async with stage_at(tmp_path) as stage:
+            await stage.begin_to_move()
+            with FaultyFiles(stage.homes["b"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("rename",)):
+                assert await stage.refusal(stage.homes[aim].absolute()) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert [name.endswith("-future") for name in stage.names("b")] == [True]
+            await stage.alter(aim)
+            assert stage.names("b") == []
+            stage.go_on()
+            await stage.moved()
+            assert stage.home() == aim
+
+    asyncio.run(test())
+
+
 @on_a_stage()
 async def test_a_move_gets_another_aim(stage):
     await stage.begin_to_move()

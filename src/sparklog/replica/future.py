@@ -124,9 +124,14 @@ class FutureReplicas:
     async def _cancel(self, tp: TopicPartition) -> None:
         self.leave(tp)
         self._logs.drop_future(tp)
-        copy = self._logs.dormant.pop(tp, None)
+        copy = self._logs.dormant.get(tp)
         if copy is not None:
-            await self._guarded(copy, self._on_disk(self._copies.remove, tp, copy))
+            await self._remove_copy(tp, copy)
+
+    async def _remove_copy(self, tp: TopicPartition, copy: Path) -> None:
+        """Raises ApiError where the disk refuses: then it is still known, and is removed when that is tried again."""
+        await self._guarded(copy, self._on_disk(self._copies.remove, tp, copy))
+        self._logs.dormant.pop(tp, None)
 
     async def _begin(self, tp: TopicPartition, home: LogDir) -> None:
         work = self._on_disk(self._copies.begin, tp, home)
@@ -278,8 +283,7 @@ class FutureReplicas:
         path = self._logs.future_of(tp)
         if path is not None:
             self._logs.drop_future(tp)
-            self._logs.dormant.pop(tp, None)
-            await self._guarded(path, self._on_disk(self._copies.remove, tp, path))
+            await self._remove_copy(tp, path)
         await self._begin(tp, home)
         move.again_in = None
 
