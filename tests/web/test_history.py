@@ -47,7 +47,7 @@ class Looks:
 
     def written(self, ends, partitions=(ZERO, ONE)):
         self.clock.advance(5)
-        return [number for _, number in self.growth.add("t", partitions, ends)]
+        return [number for _, number in self.growth.add("t", partitions, ends, self.clock.monotonic())]
 
 
 def test_what_is_written_is_counted_from_the_first_look_on():
@@ -60,11 +60,11 @@ def test_what_is_written_is_counted_from_the_first_look_on():
 def test_what_is_written_between_two_samples_is_in_the_later_one():
     clock = ManualClock()
     growth = Growth(clock)
-    growth.add("t", [ZERO], {ZERO: 1})
+    growth.add("t", [ZERO], {ZERO: 1}, clock.monotonic())
     clock.advance(1)
-    growth.add("t", [ZERO], {ZERO: 2})
+    growth.add("t", [ZERO], {ZERO: 2}, clock.monotonic())
     clock.advance(4)
-    assert [number for _, number in growth.add("t", [ZERO], {ZERO: 4})] == [0, 3]
+    assert [number for _, number in growth.add("t", [ZERO], {ZERO: 4}, clock.monotonic())] == [0, 3]
 
 
 def test_a_partition_that_could_not_be_asked_is_counted_when_it_can():
@@ -89,8 +89,18 @@ def test_a_partition_that_went_and_came_again_is_a_new_one():
     assert looks.written({ZERO: 10, ONE: 30}) == [0, 0, 0]
 
 
+def test_of_two_looks_at_once_whose_answers_cross_nothing_is_counted_twice():
+    looks = Looks()
+    looks.written({ZERO: 100})
+    begun_s = looks.clock.monotonic()
+    assert looks.written({ZERO: 120}) == [0, 20]
+    late = looks.growth.add("t", [ZERO], {ZERO: 110}, begun_s)
+    assert [number for _, number in late] == [0, 20]
+    assert looks.written({ZERO: 130}) == [0, 20, 30]
+
+
 def test_names_that_nobody_looks_at_any_more_are_forgotten():
     growth = Growth(ManualClock())
     for number in range(100):
-        growth.add(f"t-{number}", [ZERO], {ZERO: 1})
-    assert len(growth._ends) == len(growth._written) == 50
+        growth.add(f"t-{number}", [ZERO], {ZERO: 1}, growth._clock.monotonic())
+    assert len(growth._ends) == len(growth._written) == len(growth._ended) == 50

@@ -56,22 +56,29 @@ class Growth:
     """How many records were written to some partitions since the first look at them, by their ends.
 
     A topic that is made anew, or deleted, takes nothing away. A partition that cannot be asked is counted when it can.
+    A look that was begun before another had ended adds nothing: its ends may be older than those of the other.
     """
 
     def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._history = History(clock)
+        self._ended: dict[str, float] = {}
+        """When the last look at a name was over that counts."""
         self._written: dict[str, int] = {}
         self._ends: dict[str, dict[TopicPartition, int]] = {}
 
     def add(
-        self, name: str, partitions: Collection[TopicPartition], ends: Mapping[TopicPartition, int]
+        self, name: str, partitions: Collection[TopicPartition], ends: Mapping[TopicPartition, int], begun_s: float
     ) -> list[Sample]:
-        """All samples of the name. ``ends`` are of those of its ``partitions`` that could be asked."""
+        """All samples of the name. ``ends``, asked for at ``begun_s``, are of those ``partitions`` that tell them."""
+        if begun_s < self._ended.get(name, begun_s):
+            return self._history.look(name)
+        self._ended[name] = self._clock.monotonic()
         before = self._ends.get(name, {})
         grown = sum(max(end - before[tp], 0) for tp, end in ends.items() if tp in before)
         self._ends[name] = {tp: before[tp] for tp in partitions if tp in before} | dict(ends)
         self._written[name] = self._written.get(name, 0) + grown
         samples = self._history.add(name, self._written[name])
         for forgotten in [each for each in self._ends if each not in self._history]:
-            del self._ends[forgotten], self._written[forgotten]
+            del self._ends[forgotten], self._written[forgotten], self._ended[forgotten]
         return samples

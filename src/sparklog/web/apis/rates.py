@@ -39,8 +39,9 @@ async def _written(visitor: Visitor, name: str, topics: Collection[TopicInfo]) -
     leaders = {TopicPartition(topic.name, each.partition): each.leader for topic in topics for each in topic.partitions}
     samples = None
     if len(leaders) <= MOST:
+        begun_s = visitor.clock.monotonic()
         known = await ends(visitor, [tp for tp, leader in leaders.items() if leader >= 0])
-        samples = visitor.growth.add(name, leaders, known.end)
+        samples = visitor.growth.add(name, leaders, known.end, begun_s)
     return {"samples": samples, "partitions": len(leaders), "most": MOST}
 
 
