@@ -111,6 +111,15 @@ def test_what_is_no_value_of_the_schema_is_refused_with_its_place(registry, kind
         encoded(registry, _avro(kind), {"a": given})
 
 
+def test_text_of_another_length_is_of_no_fixed_type(registry):
+    two = {"type": "fixed", "name": "Two", "size": 2}
+    with pytest.raises(SerializationError, match="a: 'abc' is not of Avro's fixed Two"):
+        encoded(registry, _avro(two), {"a": "abc"})
+    for value in ("abc", "ab"):
+        data = encoded(registry, _avro([two, "string"]), {"a": value})
+        assert json.loads(ValueDecoder(registry).decode(data)) == {"a": value}
+
+
 def test_a_number_that_is_too_great_does_not_become_infinity(registry):
     with pytest.raises(SerializationError, match=r"a: '1E\+999' is not of Avro's double"):
         ValueEncoder(registry, _avro("double")).encode("t", b'{"a": 1e999}')

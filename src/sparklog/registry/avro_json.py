@@ -75,7 +75,9 @@ class AvroJson:
         if kind == "map":
             _check(isinstance(found, dict), found, "map", place)
             return {name: self._of(schema["values"], each, f"{place}.{name}") for name, each in found.items()}
-        return _of_primitive(kind, found, place)
+        value = _of_primitive(kind, found, place)
+        _check(kind != "fixed" or len(value) == schema["size"], found, f"fixed {schema.get('name')}", place)
+        return value
 
     def _of_union(self, branches: list[Any], found: Any, place: str) -> Any:
         why = []
