@@ -120,7 +120,7 @@ def _make_way(path: Path, segment: LogSegment, position: int) -> None:
     """What an earlier damage at the same position has left is kept under another name. The same bytes, all or the first
     of them, are those of a recovery that did not come to its end.
     """
-    if not path.exists():
+    if not path.is_file():
         return
     with open(path, "rb", buffering=0) as file:
         while kept := file.read(_COPY):
