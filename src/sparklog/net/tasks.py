@@ -55,9 +55,14 @@ def retrieve(done: asyncio.Future[T]) -> None:
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
     """What the work returns or raises. It goes on where its caller is cancelled; a failure is then told to nobody."""
+    return await begun_to_its_end(work)
+
+
+def begun_to_its_end(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    """As ``to_its_end``, to be awaited or cancelled later: the work is begun now."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(retrieve)
-    return await asyncio.shield(task)
+    return asyncio.shield(task)
 
 
 async def on_a_thread(call: Callable[..., T], *arguments: object) -> T:

@@ -14,7 +14,7 @@ from sparklog.clock import Clock
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode, SparklogError
 from sparklog.log.origin import AppendOrigin
 from sparklog.net.peers import Peers
-from sparklog.net.tasks import retrieve
+from sparklog.net.tasks import begun_to_its_end, retrieve
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import WriteTxnMarkersRequest
 from sparklog.rate_limit import RateLimitedLogger
@@ -190,9 +190,7 @@ class TransactionMarkers:
         if held.is_committed(offset):
             await tell()
             return ErrorCode.NONE
-        telling = asyncio.ensure_future(tell())
-        telling.add_done_callback(retrieve)
-        return asyncio.shield(telling)
+        return begun_to_its_end(tell())
 
     async def _tell_late(self, tp: TopicPartition, leader_epoch: int, offset: int, marker: Marker) -> None:
         """An administrator does not send the marker again, as a coordinator does, and it may be replicated yet."""
