@@ -82,8 +82,8 @@ class TopicAdmin(AdminBase):
     async def sees_all_topics(self) -> bool:
         """Whether we may describe a topic of any name; else lists leave out those that we may not, and do not tell.
 
-        A broker is asked for a topic of a name that nobody has chosen. What we may not describe by its own name is not
-        told by that.
+        It asks a broker for a topic with a random name. An entry of the access control lists that denies us one topic
+        by its name does not count.
         """
         name = uuid4().hex
         answer = await self._session.any_broker_request(
