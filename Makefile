@@ -44,6 +44,8 @@ unexport PYTHONDONTWRITEBYTECODE
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file conf/site/mkdocs.yml
 
 SUITE = $(BIN)/pytest -m "not slow and not peer" $(1) </dev/null
+# Far more examples of each property than the suite draws.
+DRAWN = HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m "hypothesis and not slow and not peer" --timeout=3600 -n $(HEAVY) </dev/null
 ON_SOURCE = SPARKLOG_IMPL=python $(BIN)/pytest -q -p no:cacheprovider -m "$(PURE)$(1)" $(2) </dev/null
 
 # It leaves the rewritten assertions of all modules of tests in a cache: each process of the suite would rewrite them for itself.
@@ -84,8 +86,7 @@ compat: setup jars programs
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
 soak: setup jars axe programs
-	@$(if $(ARGS),:,$(call ON_SOURCE,,$(WITH_HOT)))
-	@$(if $(ARGS),:,HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m "hypothesis and not slow and not peer" --timeout=3600 -n $(HEAVY) </dev/null)
+	@$(if $(ARGS),:,$(call beside,source,$(call ON_SOURCE,,$(WITH_HOT)),$(DRAWN)))
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
 # What finds faults of accessibility in the web page. Its test is skipped where there is no npm.
