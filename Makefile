@@ -85,9 +85,10 @@ compat: setup jars programs
 	@$(BIN)/python -m sparklog.local.jars kafka kafka-1.1 kafka-4 kafka-streams spark-kafka avro hadoop postgresql >/dev/null
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(or $(ARGS),-n $(HEAVY)) </dev/null
 
+# What fails in the first part is no reason to leave out the second, which takes hours.
 soak: setup jars axe programs
-	@$(if $(ARGS),:,$(call beside,source,$(call ON_SOURCE,,$(WITH_HOT)),$(DRAWN)))
-	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(or $(ARGS),-n $(HEAVY)) </dev/null
+	@$(if $(ARGS),:,($(call beside,source,$(call ON_SOURCE,,$(WITH_HOT)),$(DRAWN)))); first=$$?; \
+	$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(or $(ARGS),-n $(HEAVY)) </dev/null && exit $$first
 
 # What finds faults of accessibility in the web page. Its test is skipped where there is no npm.
 axe: build/axe/node_modules/axe-core/axe.min.js

@@ -108,6 +108,16 @@ class Model:
         for batch in self.visible:
             self.assign_epoch(batch.epoch, max(batch.first, self.start))
 
+    def epochs_begin_late(self):
+        """A crash took back the start that they were cut to: the batches before the first known one say the earlier."""
+        known = self.epochs
+        self.epochs_lost()
+        first_epoch, first_offset = known[0]
+        earlier = [each for each in self.epochs if each[1] < first_offset and each[0] <= first_epoch]
+        if earlier and earlier[-1][0] == first_epoch:
+            known = known[1:]
+        self.epochs = earlier + known
+
     # Transactions and producers
 
     @property

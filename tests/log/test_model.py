@@ -315,8 +315,10 @@ class LogMachine(RuleBasedStateMachine):
         model = self.model
         model.start = min(max(self.checkpointed_start, self.log._segments.first.base_offset), model.end)
         began_later = bool(model.epochs) and model.epochs[0][1] > model.start and model.end > model.start
-        if LEADER_EPOCHS in lost or (began_later and not how["clean"]):
+        if LEADER_EPOCHS in lost:
             model.epochs_lost()
+        elif began_later and not how["clean"]:
+            model.epochs_begin_late()
         model.epochs = [each for each in model.epochs if each[1] < model.end]
         self._restarted()
 
