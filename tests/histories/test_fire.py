@@ -54,8 +54,11 @@ def burn(home, seed, count, harms=None, kind=Fire):
 
 @pytest.mark.integration
 @pytest.mark.timeout(400)
-def test_a_cluster_outlives_its_leader_and_a_cut(tmp_path):
-    burn(tmp_path, 1, 0, SHORT)
+@pytest.mark.parametrize(
+    "seed", [15, pytest.param(1, marks=pytest.mark.slow)]
+)  # 1 is compacted, by jobs too, and offloaded
+def test_a_cluster_outlives_its_leader_and_a_cut(tmp_path, seed):
+    burn(tmp_path, seed, 0, SHORT)
 
 
 @pytest.mark.slow
