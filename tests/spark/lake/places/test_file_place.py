@@ -246,7 +246,7 @@ def test_values_that_there_are_not_are_refused(spark, options, wrong, error):
         Offload(spark, options("clicks", **wrong))
 
 
-@pytest.mark.parametrize("kind", ["parquet", "segments"])
+@pytest.mark.parametrize("kind", [pytest.param("parquet", marks=pytest.mark.slow), "segments"])
 def test_a_place_without_room(spark, in_this_process, interpreted, cluster, uri, options, make, send, kind):
     """Whatever there is no room for, the place is as it was; and whole when there is room."""
     name = make()
@@ -337,10 +337,12 @@ class Job:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "segments"])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 50))])
-def test_every_record_is_there_once_whatever_dies(spark, interpreted, cluster, uri, options, make, kind, seed):
+@pytest.mark.parametrize(
+    ("seed", "rounds"), [(0, 3), *(pytest.param(each, 8, marks=pytest.mark.slow) for each in range(50))]
+)
+def test_every_record_is_there_once_whatever_dies(spark, interpreted, cluster, uri, options, make, kind, seed, rounds):
     name = make(2)
-    _offload_and_die(spark, cluster, options, name, uri, kind, seed)
+    _offload_and_die(spark, cluster, options, name, uri, kind, seed, rounds)
     if kind == "parquet":
         assert in_files(spark, uri) == in_log(spark, cluster, name)
     else:
@@ -354,12 +356,12 @@ def test_every_record_is_there_once_whatever_dies(spark, interpreted, cluster, u
 def test_every_record_is_there_once_in_hdfs_whatever_dies(spark, interpreted, hdfs, cluster, options, make, kind, seed):
     name = make(2)
     uri = f"{hdfs.uri}/deaths/{name}"
-    _offload_and_die(spark, cluster, options, name, uri, kind, seed)
+    _offload_and_die(spark, cluster, options, name, uri, kind, seed, rounds=8)
     assert_hdfs_has_the_log(spark, hdfs, cluster, uri, name, kind)
 
 
-def _offload_and_die(spark, cluster, options, name, uri, kind, seed):
-    """Rounds of records with a job each that may die; the last one does not."""
+def _offload_and_die(spark, cluster, options, name, uri, kind, seed, rounds):
+    """``rounds`` of records with a job each that may die; the last one does not."""
     chance = random.Random(seed)
     sizes = {"task_bytes": 600, "commit_bytes": 1500, "file_bytes": chance.choice([300, 10**6])}
     chosen = options(name, uri=uri, format=kind, **sizes)
@@ -373,7 +375,7 @@ def _offload_and_die(spark, cluster, options, name, uri, kind, seed):
         Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name) as producer,
     ):
         producer.init_transactions()
-        for _ in range(8):
+        for _ in range(rounds):
             _write(plain, name, chance)
             producer.begin_transaction()
             _write(producer, name, chance)
