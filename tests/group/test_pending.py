@@ -170,6 +170,22 @@ def test_an_offset_in_two_transactions_is_unstable_until_both_have_ended(play: P
     play(body)
 
 
+def test_a_member_that_has_yet_to_synchronise_commits_in_a_transaction_alone(play: Play) -> None:
+    """A producer is not told REBALANCE_IN_PROGRESS: Java's gives up for good."""
+
+    async def body(scene: Scene) -> None:
+        joined = await scene.join()
+        who = MemberIdentity(joined.member_id, None, joined.generation)
+        assert scene.state is GroupState.COMPLETING_REBALANCE
+        assert await scene.commit(4, who) is ErrorCode.REBALANCE_IN_PROGRESS
+        assert await commit(scene, 5, who) is ErrorCode.NONE
+        assert await commit(scene, 6, who._replace(generation=joined.generation - 1)) is ErrorCode.ILLEGAL_GENERATION
+        await end(scene, commits=True)
+        assert scene.offset() == 5
+
+    play(body)
+
+
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("restart", ["never", "before the end", "after the end"])
 def test_offsets_count_from_the_commit_on(play: Play, commits: bool, restart: str) -> None:

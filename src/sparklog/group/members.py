@@ -207,7 +207,8 @@ class MemberRequests:
                 knows_epochs=request.knows_epochs,
                 in_transaction=in_transaction,
             )
-        return self._machine.commit_error(self._groups.peek(group_id), identity, self._groups.now_ms())
+        group, now_ms = self._groups.peek(group_id), self._groups.now_ms()
+        return self._machine.commit_error(group, identity, now_ms, in_transaction=in_transaction)
 
     def fetch_error(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """NONE unless the group is one of the consumer protocol, and the client is not the member it claims to be."""

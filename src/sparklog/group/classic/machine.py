@@ -251,8 +251,14 @@ class GroupMachine:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def commit_error(self, group: Group, identity: MemberIdentity, now_ms: int) -> ErrorCode:
-        """Whether these offsets may be committed: by a member of this generation, or by anyone while there is none."""
+    def commit_error(
+        self, group: Group, identity: MemberIdentity, now_ms: int, *, in_transaction: bool = False
+    ) -> ErrorCode:
+        """Whether these offsets may be committed: by a member of this generation, or by anyone while there is none.
+
+        Between JoinGroup and SyncGroup a member may commit ``in_transaction`` only: to a producer REBALANCE_IN_PROGRESS
+        is no reason to try again, and Java's takes it for the end. So does Kafka (``ClassicGroup``).
+        """
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         anonymous = identity.member_id == NO_MEMBER_ID and identity.instance_id is None
@@ -261,7 +267,7 @@ class GroupMachine:
         error = _generation_error(group, identity)
         if error is not ErrorCode.NONE:
             return error
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        if group.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
             return ErrorCode.REBALANCE_IN_PROGRESS
         group.members[identity.member_id].heard_from(now_ms)
         return ErrorCode.NONE
