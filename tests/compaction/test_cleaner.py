@@ -325,6 +325,22 @@ def test_a_fetch_that_was_read_before_a_swap_finds_its_aborted_transactions_afte
     assert b"aborted" not in [each[2] for each in records_of(log)]
 
 
+def test_what_was_aborted_stays_so_where_a_crash_takes_the_start_of_the_log_back(tmp_path):
+    """A start that no checkpoint has yet is lost in a crash; what lies before it is part of the log again."""
+    (tmp_path / "t-0").mkdir()
+    log = opened(tmp_path / "t-0", config_of(), NOW_MS)
+    producer = Producer(7, 0, 0, is_transactional=True)
+    append(log, (b"k", b"aborted"), producer=producer)
+    mark(log, producer, ControlType.ABORT)
+    append(log, (b"other", b"v"))
+    log.roll()
+    log.advance_start(2)
+    clean(log)
+    log.close()
+    with closing(opened(tmp_path / "t-0", config_of(), NOW_MS, log_start_offset=0)) as log:
+        assert records_of(log) == [(2, b"other", b"v")]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_any_log_replays_to_the_same_table_pass_after_pass(tmp_path, seed):
     """The logs of the comparison with Kafka's cleaner; with maps and buffers of any size."""
