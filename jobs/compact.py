@@ -16,6 +16,7 @@ from sparklog.spark.batch.compact import CompactOptions, Report, run
 from sparklog.spark.batch.repetition import duration, rounds
 from sparklog.spark.batch.unattended import run_rounds
 from sparklog.spark.failures import rights_named
+from sparklog.spark.sessions import stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +61,7 @@ def main() -> int:
     try:
         return _rounds(spark, options, args.every, as_json=args.output == "json")
     finally:
-        spark.stop()
+        stop(spark)
 
 
 def _begin_to_log(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

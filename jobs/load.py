@@ -18,6 +18,7 @@ from sparklog.spark.batch.arguments import (
 )
 from sparklog.spark.batch.load import Loaded, LoadOptions, run
 from sparklog.spark.batch.sources import FORMATS, Source, require_source
+from sparklog.spark.sessions import stop
 
 _MB = 1 << 20
 
@@ -106,7 +107,7 @@ def _load(options: LoadOptions, file_format: str, *, as_json: bool) -> int:
         told = json.dumps({"topic": options.topic, **loaded._asdict()}) if as_json else _line(options.topic, loaded)
         print(told, flush=True)
     finally:
-        spark.stop()
+        stop(spark)
     return 0
 
 

@@ -34,6 +34,7 @@ from sparklog.spark.lake.destination import Target
 from sparklog.spark.lake.places.file_place import FilesTarget
 from sparklog.spark.lake.places.jdbc import Database
 from sparklog.spark.lake.places.jdbc_table import JdbcTable
+from sparklog.spark.sessions import stop
 from sparklog.spark.values.formats import FORMATS, ValueFormat
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ def _offload(options: OffloadOptions, args: argparse.Namespace, pause_s: float |
         with closing(_Job(spark, options, args.freshness, as_json=args.output == "json")) as job:
             return job.again_and_again(pause_s) if pause_s else job.once()
     finally:
-        spark.stop()
+        stop(spark)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,16 @@ import logging
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
 
 from sparklog.errors import ConfigError
 from sparklog.local.java import find_java
 from sparklog.local.ports import free_port
 from sparklog.spark import session
+from sparklog.spark.sessions import stop
 from sparklog.testing.programs import run_program
 
 pytestmark = pytest.mark.spark
@@ -170,6 +173,16 @@ def test_a_session_under_spark_submit_has_its_master_and_says_what_came_too_late
     assert "zone: Asia/Tokyo\nbuffer: 262144" in ran.stdout, "what spark-submit was told stays, the rest is ours"
     assert "rows: 2" in ran.stdout
     assert "--conf spark.driver.memory=7g" in ran.stdout  # where spark-submit puts what a program says
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), Py4JError("An error occurred while calling o1.stop")])
+def test_a_session_whose_jvm_has_ended_has_stopped(error):
+    """What py4j raises then; a job says what it met, not that."""
+
+    def refused():
+        raise error
+
+    stop(SimpleNamespace(stop=refused))
 
 
 @pytest.mark.slow

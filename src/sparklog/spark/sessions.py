@@ -16,10 +16,11 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -101,6 +102,12 @@ def session(
     _warn_of(not_applied)
     _ensure_format(found)
     return found
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop it. One whose JVM has ended, killed for the memory that it took, has stopped already."""
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def _connect_session(remote: str, settings: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:

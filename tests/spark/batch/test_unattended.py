@@ -8,9 +8,12 @@ from types import SimpleNamespace
 import pytest
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PythonException
+from pyspark.java_gateway import launch_gateway
 
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, DataSourceError, ErrorCode, PeerBusy
+from sparklog.local.java import find_java
 from sparklog.spark.batch.repetition import rounds
 from sparklog.spark.batch.unattended import SparkStopped, keep_on, run_rounds
 from sparklog.spark.lake.destination import Overtaken
@@ -167,6 +170,37 @@ def test_where_spark_has_stopped_the_rounds_end(said):
     code, lines, _ = ended(60, [fails(JavaError(said)), lambda: Said(text="never", has_failed=False)])
     assert (code, len(lines)) == (1, 1)
     assert f"failed: Spark has stopped, start the job again: java.lang.{said}" in lines[0]
+
+
+@pytest.fixture
+def ended_jvm(monkeypatch, quick_spark):
+    """What asks a JVM of Spark's that was killed."""
+    for name, value in {**quick_spark, "JAVA_HOME": str(find_java().home)}.items():
+        monkeypatch.setenv(name, value)
+    gateway = launch_gateway()
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    gateway.proc.kill()
+    gateway.proc.communicate()
+    yield lambda: gateway.jvm.java.lang.System.gc()
+    gateway.close()
+
+
+@pytest.mark.spark
+def test_where_sparks_jvm_was_killed_the_rounds_end(ended_jvm):
+    """They would fail for ever."""
+    with pytest.raises(SparkStopped, match="JVM has ended, start the job again: ConnectionRefusedError"):
+        kept_on(ended_jvm, list)
+    code, lines, _ = ended(60, [ended_jvm, lambda: Said(text="never", has_failed=False)])
+    assert (code, len(lines)) == (1, 1)
+    assert "failed: Spark's JVM has ended, start the job again: ConnectionRefusedError: " in lines[0]
+
+
+def test_what_another_refuses_ends_no_rounds():
+    """Whether there is a JVM, which answers, or none."""
+    steps = [fails(ConnectionRefusedError("no")), lambda: Said(text="done", has_failed=False)]
+    _, lines, rounds_done = ended(60, steps)
+    assert rounds_done == 3
+    assert lines[0].endswith(" failed: ConnectionRefusedError: no")
 
 
 def test_who_ends_the_rounds_is_told_no_failure():

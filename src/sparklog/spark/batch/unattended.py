@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from types import FrameType
 from typing import Protocol
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparklog.client.cluster.retry import is_retriable
@@ -103,6 +104,18 @@ def _check_spark(error: Exception) -> None:
     said = line_of(error)
     if isinstance(error, Py4JJavaError) and any(each in said for each in _STOPPED):
         raise SparkStopped(f"Spark has stopped, start the job again: {said}") from error
+    if isinstance(error, (Py4JError, OSError)) and not isinstance(error, (Py4JJavaError, SparklogError)):
+        _check_jvm(said, error)
+
+
+def _check_jvm(said: str, error: Exception) -> None:
+    """Raises SparkStopped where there was a JVM, and it does not answer."""
+    gateway = SparkContext._gateway
+    try:
+        if gateway is not None:
+            gateway.jvm.java.lang.System.nanoTime()
+    except (Py4JError, OSError):
+        raise SparkStopped(f"Spark's JVM has ended, start the job again: {said}") from error
 
 
 def passes(error: Exception) -> bool:
