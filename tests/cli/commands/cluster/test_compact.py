@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -276,3 +277,49 @@ def test_without_spark_the_brokers_clean(here, users, monkeypatch):
     refused = here("compact", "run", users, "--by", "spark")
     assert refused.status == 1
     assert "this command needs pyspark" in refused.err
+
+
+@pytest.fixture
+def by_spark(spawn, quick_spark, tmp_path):
+    """``by_spark(broker, TOPIC...)``: the real job, started by the command in a process of its own; its Result."""
+
+    def ran(broker, *arguments):
+        own = {"SPARKLOG_BOOTSTRAP": broker.address, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(tmp_path)}
+        command = ("compact", "run", *arguments, "--by", "spark")
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = spawn(*command, environ={**quick_spark, **own}, **pipes)
+        out, err = process.communicate(timeout=600)
+        return Result(process.returncode, out, err)
+
+    return ran
+
+
+@pytest.mark.slow  # two starts of Spark
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+def test_the_job_of_spark_cleans_and_comes_back_with_what_became_of_each_log(by_spark, tmp_path, chroot):
+    with BrokerHarness(tmp_path, chroot) as broker:
+        for topic in ("users", "damaged"):
+            create(broker.address, topic, 1)
+            write(broker.address, topic)
+        cleaned = by_spark(broker, "users")
+        assert cleaned.status == 0, cleaned.err
+        (line,) = cleaned.out.splitlines()
+        assert f" users-0 at broker 0: cleaned up to {KEYS * TIMES}, " in line
+        assert f"{KEYS * TIMES} -> {KEYS} records" in line
+        with Admin(bootstrap_servers=broker.address) as admin:
+            (state,) = admin.describe_compaction(["users"]).replicas.values()
+        assert (state.first_dirty_offset, state.last_run.messages_after) == (KEYS * TIMES, KEYS)
+
+        write(broker.address, "users")
+        flip(tmp_path / "broker-0" / "damaged-0" / f"{0:020}.log", at=100)
+        failed = by_spark(broker, "damaged", "users", "--output", "json")
+        assert failed.status == 1, failed.err
+        damaged, sound = map(json.loads, failed.out.splitlines())
+        assert (damaged["topic"], damaged["is_failure"], damaged["records_after"]) == ("damaged", True, None)
+        assert damaged["result"].startswith("not cleaned: ")
+        assert (sound["topic"], sound["is_failure"], sound["records_after"]) == ("users", False, KEYS)
+        assert f"damaged-0 at broker 0: {damaged['result']}" in failed.err
+        with Admin(bootstrap_servers=broker.address) as admin:
+            (state,) = admin.describe_compaction(["damaged"]).replicas.values()
+        assert state.uncleanable is not None
