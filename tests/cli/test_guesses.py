@@ -70,6 +70,16 @@ def test_every_guess_is_no_command_and_means_one():
         ("quota alter", "quota set"),
         ("cluster health", "doctor"),
         ("token create-all", "token create"),
+        ("brokers", "broker"),
+        ("server-start", "broker run"),
+        ("broker ls", "broker list"),
+        ("broker status", "broker list"),
+        ("broker show", "broker describe"),
+        ("broker start", "broker run"),
+        ("broker config", "config describe"),
+        ("broker disks", "log dirs"),
+        ("broker decommission", "broker drain"),
+        ("broker xyzzy", None),
         ("xyzzy", None),
         ("topic xyzzy", None),
     ],
@@ -93,19 +103,3 @@ def test_kafkas_option_for_the_brokers_is_one_of_ours(run):
     refused = run("topic", "list", "--bootstrap-server", "127.0.0.1:1")
     assert refused.status == 1
     assert "127.0.0.1:1" in refused.err
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("list", "cluster describe"),
-        ("describe", "cluster describe"),
-        ("config", "config describe"),
-        ("disks", "log dirs"),
-    ],
-)
-def test_who_takes_the_broker_s_command_for_a_group_is_told_where_brokers_are_shown(run, typed, meant):
-    result = run("broker", typed, "--output", "json")
-    assert result.status == 2
-    assert result.err.endswith(f'Error: No such command {typed!r}. Did you mean "sparklog {meant}"?\n')
-    assert "Did you mean" not in run("broker", "xyzzy").err

@@ -31,6 +31,7 @@ except SystemExit as ended:
 GROUPS = {
     "topic": ("create", "list", "describe", "alter", "trim", "delete"),
     "group": ("list", "describe", "reset-offsets", "delete-offsets", "migrate", "delete"),
+    "broker": ("run", "list", "describe", "drain"),
     "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
     "user": ("list", "add", "set-password", "delete"),
@@ -120,6 +121,10 @@ MISUSES = [
     (["zookeeper", "--id", "1"], "Missing option"),
     (["broker", "--id", "one"], "--id"),
     (["broker", "--set", "broker.id"], "--set"),
+    (["broker", "run", "--set", "broker.id"], "--set"),
+    (["broker", "--id", "1", "list"], "unexpected extra argument (list)"),
+    (["broker", "describe"], "Missing argument 'BROKER'"),
+    (["broker", "describe", "-1"], "BROKER"),
 ]
 
 

@@ -48,8 +48,8 @@ def test_a_cluster_is_counted_with_brokers_that_are_gone():
     assert (health.partitions, health.elsewhere) == (4, 2)
     assert health.ailing == {UNDER: 2, GONE: 1, BELOW: 2, AT: 3}
     shares = {broker: tuple(vars(share).values()) for broker, share in health.shares.items()}
-    #                 leads, preferred, elsewhere, replicas, out of sync, offline
-    assert shares == {1: (2, 1, 0, 3, 1, 0), 2: (1, 2, 1, 3, 0, 0), 3: (0, 1, 1, 2, 1, 1)}
+    #                 leads, under-replicated, preferred, elsewhere, replicas, out of sync, offline
+    assert shares == {1: (2, 0, 1, 0, 3, 1, 0), 2: (1, 1, 2, 1, 3, 0, 0), 3: (0, 0, 1, 1, 2, 1, 1)}
     assert [share.imbalance_percent for _, share in sorted(health.shares.items())] == [0, 50, 100]
 
 

@@ -99,7 +99,7 @@ def test_a_token_that_is_none_is_refused(tmp_path, content, why):
 
 
 def test_a_broker_without_the_port_imports_no_web_server():
-    imports = "import sys, sparklog.cli.commands.serve.broker"
+    imports = "import sys, sparklog.cli.commands.serve.broker, sparklog.broker.server"
     program = f"{imports};sys.exit(bool({{'aiohttp', 'prometheus_client'}} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 

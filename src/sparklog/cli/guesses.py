@@ -24,7 +24,7 @@ GUESSES = {
     "ssl": "cert",
     "transactions": "txn",
     "transaction": "txn",
-    "brokers": "cluster describe",
+    "brokers": "broker",
     "info": "cluster describe",
     "status": "cluster describe",
     "metadata": "cluster describe",
@@ -63,7 +63,7 @@ GUESSES = {
     "read": "consume",
     "start": "up",
     "container": "up",
-    "server-start": "broker",
+    "server-start": "broker run",
     "zookeeper-server-start": "zookeeper",
     "clean": "compact run",
     "import": "load",
@@ -93,7 +93,7 @@ GUESSES = {
     "cluster info": "cluster describe",
     "cluster status": "cluster describe",
     "cluster metadata": "cluster describe",
-    "cluster brokers": "cluster describe",
+    "cluster brokers": "broker list",
     "cluster config": "config",
     "cluster logdirs": "log dirs",
     "cluster partitions": "topic describe",
@@ -105,19 +105,16 @@ GUESSES = {
     "user update": "user set-password",
     "user password": "user set-password",
     "log clean": "compact run",
-    "broker list": "cluster describe",
-    "broker ls": "cluster describe",
-    "broker describe": "cluster describe",
-    "broker status": "cluster describe",
+    "broker show": "broker describe",
+    "broker info": "broker describe",
     "broker config": "config describe",
     "broker configs": "config describe",
     "broker settings": "config describe",
     "broker logdirs": "log dirs",
     "broker log-dirs": "log dirs",
     "broker disks": "log dirs",
-    "broker drain": "cluster drain",
-    "broker decommission": "cluster drain",
-    "broker remove": "cluster drain",
+    "broker decommission": "broker drain",
+    "broker remove": "broker drain",
     "txn describe-producers": "txn producers",
     "token revoke": "token expire",
 }
@@ -157,18 +154,6 @@ def _deletes_more(command: str, typed: str) -> bool:
 def _synonym(verb: str, known: Collection[str]) -> str | None:
     alike = (each for verbs in _SAME if verb in verbs for each in verbs)
     return next((each for each in alike if each in known), None)
-
-
-class GuessingCommand(click.Command):
-    """A command without arguments that others know as a group: it says what may have been meant by such a name."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Raises UsageError."""
-        program, _, path = ctx.command_path.partition(" ")
-        meant = GUESSES.get(f"{path} {args[0]}") if args else None
-        if meant and not ctx.resilient_parsing:
-            raise click.UsageError(f'No such command {args[0]!r}. Did you mean "{program} {meant}"?', ctx)
-        return super().parse_args(ctx, args)
 
 
 class GuessingGroup(click.Group):

@@ -27,7 +27,7 @@ ROOMS: dict[str, dict[str, str]] = {
     "serve": {
         "up": "Start a cluster on this machine: ZooKeeper and some brokers.",
         "demo": "The guided tour: a year of flights through a log and Spark.",
-        "broker": "Run one broker until SIGTERM or Ctrl-C.",
+        "broker": "Run one broker until SIGTERM or Ctrl-C; see how brokers do.",
         "zookeeper": "Run one ZooKeeper, of an ensemble, until SIGTERM or Ctrl-C.",
     },
     "data": {

@@ -42,11 +42,13 @@ def ailments(partition: PartitionInfo, live: Collection[int], min_isr: int) -> s
 class BrokerShare:
     """How many partitions one broker leads, is to lead first, and has a replica of.
 
+    ``under_replicated``: it leads them, and a replica is not in the ISR, as its metric of Kafka's name counts.
     ``elsewhere``: it is to lead them first, and does not. ``out_of_sync``: its replica is not in the ISR. ``offline``:
     the broker is gone, or the log directory of the replica is.
     """
 
     leads: int = 0
+    under_replicated: int = 0
     preferred: int = 0
     elsewhere: int = 0
     replicas: int = 0
@@ -85,7 +87,9 @@ def _share_out(partition: PartitionInfo, shares: dict[BrokerId, BrokerShare]) ->
     for place, broker in enumerate(partition.replicas):
         share = shares.setdefault(BrokerId(broker), BrokerShare())
         share.replicas += 1
-        share.leads += broker == partition.leader
+        leads = broker == partition.leader
+        share.leads += leads
+        share.under_replicated += leads and len(partition.isr) < len(partition.replicas)
         share.out_of_sync += broker not in partition.isr
         share.offline += broker in partition.offline
         if place == 0:

@@ -73,7 +73,7 @@ def _server() -> ForkServerContext:
     """It starts with the first process that is asked of it. What is left when we end is killed, and not waited for."""
     atexit.register(_kill_who_is_left)
     server = get_context("forkserver")
-    server.set_forkserver_preload([__name__, "sparklog.cli.commands.serve.broker"])
+    server.set_forkserver_preload([__name__, "sparklog.cli.commands.serve.broker", "sparklog.broker.server"])
     return server
 
 

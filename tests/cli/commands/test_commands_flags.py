@@ -25,7 +25,7 @@ def commands(command=cli, path=()):
 
 COMMANDS = dict(commands())
 ASK_NOBODY = {
-    *("up", "demo", "broker", "zookeeper"),  # they are what is asked
+    *("up", "demo", "broker run", "zookeeper"),  # they are what is asked
     *("load", "offload"),  # the options of the jobs, which are their own parsers'
     *("log dump", "log verify", "cert ca", "cert issue", "cert renew", "cert show", "completion"),  # read files
     *("backup list", "backup verify"),
@@ -34,7 +34,7 @@ RUN_OR_MAKE = {
     "up",
     "web",
     "demo",
-    "broker",
+    "broker run",
     "zookeeper",
     "load",
     "offload",
