@@ -43,9 +43,13 @@ _TWICE = 0.2
 """The share of the tasks of which there is a second attempt."""
 _ROLE = "OFFLOADING_JOB"
 """The environment's variable, for a role may have passwords."""
-_PATIENCE_S = 60.0
+_PATIENCE_S = 150.0
 _SIZES = {"task_bytes": 1500, "commit_bytes": 8000}
 """So small that a partition has several tasks, and what has come meanwhile several commits."""
+_FILE_BYTES = 1000
+_LAST_SIZES = {"task_bytes": 1 << 20, "commit_bytes": 1 << 23}
+_LAST_FILE_BYTES = 1 << 20
+"""The last job is to come to an end."""
 
 
 class OffloadingJobs(Repeating):
@@ -160,10 +164,14 @@ def _batches(place: Path, tp: TopicPartition) -> list[Event]:
 # A job
 
 
-def _options(place: str, kind: str, topics: Sequence[str], settings: Mapping[str, str]) -> OffloadOptions:
-    target = FilesTarget(place, format=kind, file_bytes=1000)
-    servers = settings["bootstrap.servers"]
-    return OffloadOptions(servers, tuple(topics), target, add_topics=True, client=settings, **_SIZES)
+def _options(
+    place: str, kind: str, topics: Sequence[str], settings: Mapping[str, str], *, ends: bool
+) -> OffloadOptions:
+    target = FilesTarget(place, format=kind, file_bytes=_LAST_FILE_BYTES if ends else _FILE_BYTES)
+    sizes = _LAST_SIZES if ends else _SIZES
+    return OffloadOptions(
+        settings["bootstrap.servers"], tuple(topics), target, add_topics=True, client=settings, **sizes
+    )
 
 
 def _offload(options: OffloadOptions) -> None:
@@ -186,7 +194,8 @@ def main() -> None:
     """
     role = json.loads(os.environ[_ROLE])
     chance = Random(role["seed"])
-    left = {place: _options(place, *_named(told), role["settings"]) for place, told in role["places"].items()}
+    settings, ends = role["settings"], role["ends"]
+    left = {place: _options(place, *_named(told), settings, ends=ends) for place, told in role["places"].items()}
 
     def tasks_here(_: Any, tasks: Sequence[Any], begin: Callable[[], Callable[[Any], Any]]) -> list[Any]:
         outcomes = []
@@ -202,11 +211,11 @@ def main() -> None:
             try:
                 _offload(left[place])
             except SparklogError as error:
-                if role["ends"] and _is_loss(error):
+                if ends and _is_loss(error):
                     raise
                 print(f"{error}"[:300], flush=True)  # noqa: T201
             else:
-                if role["ends"]:
+                if ends:
                     del left[place]
             SystemClock().sleep(_JOB_PAUSE_S)
 
