@@ -1,6 +1,7 @@
 """Cleanings that somebody else does: granted one at a time, for a while, and taken over with checks."""
 
 import asyncio
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -104,6 +105,26 @@ def test_a_job_cleans_a_log_to_its_end(stage):
             assert [name for name in leftovers(at.log) if not name.endswith(".deleted")] == []
             with pytest.raises(NothingToClean):
                 await begin(at)
+
+    asyncio.run(run())
+
+
+def test_what_a_cleaning_that_came_to_no_end_has_put_in_place_is_no_lost_end(stage, tmp_path):
+    """A segment that was cleaned may end before the next begins, and the policy may be ``delete`` at the next start."""
+
+    async def run():
+        async with stage() as at:
+            token, target = await begin(at)
+            done = written(target, at.clock)
+            await at.grants.put_in_place(token, done.groups[0], done.tag)
+            await at.grants.give_up(token, CleaningFailed(Failure.NO_ROOM, "the disk is full"))
+            assert at.logs.cleaner_point(TP) is None
+            crashed = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-crashed"))
+            with ThreadPoolExecutor(1) as disk:
+                logs = LogManager([crashed], TopicConfig(), at.clock, disk)
+                logs.load({"t": parse(TopicConfig, {"cleanup.policy": "delete"})})
+                assert logs.logs[TP].log_end_offset == at.log.log_end_offset == RECORDS
+                logs.close()
 
     asyncio.run(run())
 

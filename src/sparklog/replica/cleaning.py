@@ -76,6 +76,8 @@ class Mark:
     compaction_rule: tuple[str, str] | None = None
     """What it is compacted by; None for what is done whether it is compacted or not."""
     is_given_up: bool = False
+    is_certain: bool = False
+    """What is to give way is on the disk, and a start after a crash will know it."""
 
     @classmethod
     def of(cls, log: Log) -> Mark:
@@ -560,6 +562,7 @@ class LogCleaner:
         A caller that gives up meanwhile gives up between two attempts: the files are here as long as one may run.
         Raises Abandoned, where a draft is missing too, and LogError.
         """
+        await self._make_certain(mark)
         deadline = self._clock.monotonic() + _LEASE_PATIENCE_S
         hold: Lease | None = None
         try:
@@ -576,6 +579,23 @@ class LogCleaner:
         finally:
             if hold is not None:
                 hold.end()
+
+    async def _make_certain(self, mark: Mark) -> None:
+        """Before its first swap: a segment that was cleaned may end before the next begins. A start after a crash is
+        not to look for a lost end there, also where the cleaning came to no end and the topic is compacted no longer.
+
+        Raises Abandoned, LogError.
+        """
+        if mark.is_certain:
+            return
+        mark.check(self._logs)
+        log = mark.log
+        try:
+            await asyncio.wrap_future(self._logs.run_on_disk(self._logs.make_certain, log, log.end.segment_base))
+        except LogDirFailed as error:
+            self._logs.report(error, log.directory)
+            raise
+        mark.is_certain = True
 
     async def _attempt(self, group: CleanedGroup, mark: Mark, tag: str | None) -> Exception | None:
         """Swap the group in now; why not, if not."""

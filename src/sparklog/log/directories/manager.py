@@ -600,6 +600,14 @@ class LogManager:
         self._checkpoint_dir_of(log)
         log.restart_at(offset)
 
+    def make_certain(self, log: Log, offset: int) -> None:
+        """All of the log below ``offset`` is on the disk, and so is the recovery point that says so, when this returns:
+        a start after a crash believes what is there. On the disk thread. Raises LogDirFailed if the disk refuses.
+        """
+        if log.recovery_point < offset:
+            log.flush()
+        self._checkpoint_dir_of(log)
+
     def _held_log(self, tp: TopicPartition) -> Log:
         """Raises LogClosed if the partition is not here any more, for its disk failed a moment ago."""
         log = self.logs.get(tp)
