@@ -580,6 +580,26 @@ def test_the_last_new_member_that_goes_leaves_a_classic_group(play: Play, leaves
     play(body)
 
 
+def test_the_next_coordinator_of_a_group_that_became_classic_calls_for_its_rebalance_too(play: Play) -> None:
+    """Else nobody would read what the member that went had."""
+
+    async def body(scene: Scene) -> None:
+        classic, new = Classic(scene), Member(scene)
+        await classic.lead()
+        await new.beat()
+        await classic.follow()
+        await new.beat()
+        await new.beat(-1)
+        assert len(classic.uses) == 3
+        classic.scene = again = await scene.restarted()
+        assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS, "and it keeps what it has until then"
+        await classic.lead()
+        classic.scene = await again.restarted()
+        assert classic.heartbeat() is ErrorCode.NONE
+
+    play(body)
+
+
 def test_an_upgrade_that_cannot_be_written_leaves_the_classic_group(play: Play) -> None:
     async def body(scene: Scene) -> None:
         classic, new = Classic(scene), Member(scene)

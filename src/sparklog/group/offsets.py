@@ -200,7 +200,9 @@ def read_offset(value: bytes) -> CommittedOffset:
 
 
 def read_group(group_id: str, value: bytes) -> Group:
-    """A group as it was when its last generation was stored: STABLE, or EMPTY without members. Raises CorruptRecord."""
+    """A group as it was when its last generation was stored: STABLE, or EMPTY without members. One that has members and
+    no leader has yet to share out what nobody has (``migration.downgraded``). Raises CorruptRecord.
+    """
     group = Group(group_id)
     try:
         reader, version = _open_value(value)
@@ -214,7 +216,7 @@ def read_group(group_id: str, value: bytes) -> Group:
     except ProtocolError as error:
         raise CorruptRecord(f"metadata of group {group_id}: {error}") from error
     if group.members:
-        group.leader = leader if leader in group.members else next(iter(group.members))
+        group.leader = leader if leader is None or leader in group.members else next(iter(group.members))
         group.state = GroupState.STABLE
     group.subscribed = subscribed_topics(group)
     return group

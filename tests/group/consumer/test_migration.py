@@ -91,7 +91,7 @@ def test_a_downgraded_group_is_the_classic_one_again():
     group.remove("new")
     del group.target["b"]
     made = downgraded(group, 7, topics)
-    assert (made.state, made.generation, made.protocol_type, made.leader) == (GroupState.STABLE, 7, "consumer", "a")
+    assert (made.state, made.generation, made.protocol_type, made.leader) == (GroupState.STABLE, 7, "consumer", None)
     assert (made.protocol, made.subscribed) == ("other", {"u"})
     assert [read_assignment(each.assignment) for each in made.members.values()] == [{TopicPartition("t", 0)}, set()]
     for was in classic_group("a", "b").members.values():

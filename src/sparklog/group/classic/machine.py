@@ -335,7 +335,8 @@ class GroupMachine:
         outcome = Outcome()
         for member in group.members.values():
             outcome.wake(member.touch(now_ms))
-        if len(group.members) > self._settings.max_size:
+        has_no_leader = bool(group.members) and group.leader is None
+        if has_no_leader or len(group.members) > self._settings.max_size:
             self._prepare(group, now_ms, outcome)  # those that rejoin first stay
         return outcome
 

@@ -87,7 +87,8 @@ def downgraded(group: ConsumerGroup, generation: int, topics: Topics) -> Group:
     """The members, all of them classic, as a classic group. Raises ProtocolError.
 
     ``generation`` is the epoch before the last of the others went: those that had caught up are in it, so they are told
-    to join again and keep what they have, where another generation would make them give up everything.
+    to join again and keep what they have, where another generation would make them give up everything. None of them
+    leads: it is for the next generation to share out what the others had, also where another coordinator reads this.
     """
     made = Group(group.group_id, generation=generation, protocol_type=PROTOCOL_TYPE)
     for member in group.members.values():
@@ -103,7 +104,7 @@ def downgraded(group: ConsumerGroup, generation: int, topics: Topics) -> Group:
                     member.classic.protocols,
                 )
             )
-    made.protocol = made.select_protocol()
+    made.protocol, made.leader = made.select_protocol(), None
     made.state = GroupState.STABLE
     made.subscribed = subscribed_topics(made)
     budget = Budget(MOST_ELEMENTS)
