@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from sparklog.client.admin.adoption import OfferedSegments
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.client.consumer.consumer import Consumer
+from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode
 from sparklog.log.adoption import ADOPTION, Offer, offer_path
@@ -313,6 +315,36 @@ def test_a_full_disk_that_has_nothing_of_the_partition_refuses_no_restore(tmp_pa
         monkeypatch.undo()
         logs.close()
     assert found == Adopted(0, 3 * RECORDS - 1, 2, 0, found.nbytes)
+
+
+def test_a_hole_between_restored_segments_is_no_lost_end_after_a_crash(tmp_path):
+    """They come from a compacted topic; the policy may be ``delete`` at the next start."""
+    tp, clock, home = TopicPartition("t", 0), ManualClock(), tmp_path / "log"
+    config = parse(TopicConfig, {"cleanup.policy": "compact"})
+
+    async def ask(_):
+        return None  # there is no transaction
+
+    async def restore(logs):
+        replicas = ReplicaManager(1, logs, asyncio.get_running_loop(), clock=clock)
+        assert replicas.apply(tp, PartitionState(1, 0, (1,), 1), config, UUID(int=1)) is ErrorCode.NONE
+        directory = replicas.partition(tp).log.directory
+        for base in (0, 100):
+            first, *_ = in_a_row(three(PreparedTransaction("elsewhere", 900_000, 0)), base)
+            offer_path(directory, base, "restored").write_bytes(first)
+        adopter = SegmentAdopter(replicas, logs, asyncio.get_running_loop(), clock)
+        await adopter.adopt(Wish(tp, Mode.RESTORE, Offer("restored", (0, 100), 100 + RECORDS), -1), ask)
+        await adopter.close()
+
+    with ThreadPoolExecutor(1) as disk:
+        logs = LogManager([home], TopicConfig(), clock, disk)
+        asyncio.run(restore(logs))
+        crashed = shutil.copytree(home, tmp_path / "crashed")
+        again = LogManager([crashed], TopicConfig(), clock, disk)
+        again.load({"t": TopicConfig()})
+        assert again.logs[tp].log_end_offset == logs.logs[tp].log_end_offset == 100 + RECORDS
+        for each in (again, logs):
+            each.close()
 
 
 def test_nothing_is_written_to_a_log_that_is_about_to_begin_where_what_is_restored_does(tmp_path):

@@ -199,8 +199,20 @@ class SegmentAdopter:
             log.release()
         self._logs.written(log.directory)
         self._replicas.adopted(partition)
+        if wish.mode is Mode.RESTORE:
+            await self._make_certain(log)
         if wish.log_start_offset != NO_START:
             await self._begin_at(log, min(max(wish.log_start_offset, adoption.base_offset), log.log_end_offset))
+
+    async def _make_certain(self, log: Log) -> None:
+        """What is restored to a compacted topic may have holes between its segments. A start after a crash is not to
+        take them for lost ends, whatever the policy is by then. A disk that refuses it may have it with a checkpoint.
+        """
+        try:
+            certain = self._logs.run_on_disk(self._logs.make_certain, log, log.end.segment_base)
+            await asyncio.wrap_future(certain)
+        except LogDirFailed as error:
+            self._logs.report(error, log.directory)
 
     async def _begin_anew(self, partition: Partition, offset: int) -> None:
         """The log, which is held and has no records, ends at ``offset``; nobody else looks at it meanwhile."""
