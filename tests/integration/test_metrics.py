@@ -296,7 +296,7 @@ def test_lags_at_other_leaders_and_what_lacks_a_replica_since_a_broker_died(pair
 
     def is_told():
         page = page_of(first)
-        named = {dict(labels)["topic"] for labels in page.of("kafka_cluster_partition_underreplicated")}
+        named = {dict(labels).get("topic") for labels in page.of("kafka_cluster_partition_underreplicated")}
         return (
             "twice" in named
             and page.value(REPLICAS + "underreplicatedpartitions") >= 4

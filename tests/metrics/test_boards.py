@@ -93,12 +93,13 @@ def test_prometheus_makes_the_names(tmp_path):
     }
     of_partitions[log.format("logendoffset", "b", 1)] = 8
     under = 'kafka_cluster_partition_underreplicated{job="sparklog", instance="a", topic="t", partition="1"}'
+    of_none = 'kafka_cluster_partition_underreplicated{job="sparklog", instance="b"}'
     of_listener = '{instance="a", listener="L", network_processor="0"}'
     counters = {
         'kafka_server_brokertopicmetrics_messagesin_total{instance="a", topic="t"}': 6,
         f"kafka_server_socketservermetrics_connection_creation_total{of_listener}": 60,
     }
-    series = {name: f"{value}x10" for name, value in (of_partitions | {under: 1}).items()}
+    series = {name: f"{value}x10" for name, value in (of_partitions | {under: 1, of_none: 0}).items()}
     series |= {name: f"0+{step}x10" for name, step in counters.items()}
     expected = {
         "kafka_server_brokertopicmetrics_messagesinpersec": {'{instance="a", topic="t"}': 60},

@@ -162,7 +162,8 @@ RECORDED: Final = {
         f"{_PARTITION}replicas": f"count {_OF_PARTITION} (kafka_log_log_size)",
         f"{_PARTITION}current_offset": f"max {_OF_PARTITION} (kafka_log_log_logendoffset)",
         f"{_PARTITION}oldest_offset": f"max {_OF_PARTITION} (kafka_log_log_logstartoffset)",
-        f"{_PARTITION}under_replicated_partition": f"max {_OF_PARTITION} (kafka_cluster_partition_underreplicated)"
+        f"{_PARTITION}under_replicated_partition": f"max {_OF_PARTITION}"
+        ' (kafka_cluster_partition_underreplicated{topic!=""})'
         f" or 0 * max {_OF_PARTITION} (kafka_log_log_size)",
     },
 }

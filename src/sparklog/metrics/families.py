@@ -118,19 +118,20 @@ PARTITION_UNDER_REPLICATED: Final = Family(
     "kafka_cluster_partition_underreplicated",
     GAUGE,
     _PARTITION,
-    "1 for each partition led here of which not every replica is in sync; others have no series.",
+    "1 for each partition led here of which not every replica is in sync; for all others one series without labels: 0.",
 )
 PARTITION_UNDER_MIN_ISR: Final = Family(
     "kafka_cluster_partition_underminisr",
     GAUGE,
     _PARTITION,
-    "1 for each partition led here with fewer in sync than it needs; others have no series.",
+    "1 for each partition led here with fewer in sync than it needs; for all others one series without labels: 0.",
 )
 PARTITION_AT_MIN_ISR: Final = Family(
     "kafka_cluster_partition_atminisr",
     GAUGE,
     _PARTITION,
-    "1 for each partition of several replicas led here with just as many in sync as it needs; others have no series.",
+    "1 for each partition of several replicas led here with just as many in sync as it needs; for all others one"
+    " series without labels: 0.",
 )
 PARTITIONS_LEFT_OUT: Final = Family(
     "sparklog_metrics_partitions_left_out",

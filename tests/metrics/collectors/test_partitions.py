@@ -101,12 +101,26 @@ def test_partitions_that_lack_replicas_are_counted_and_named(manager):
     assert page.value(REPLICAS + "underreplicatedpartitions") == 2
     assert page.value(REPLICAS + "underminisrpartitioncount") == 1
     assert page.value(REPLICAS + "atminisrpartitioncount") == 1
-    named = {dict(labels)["partition"] for labels in page.of("kafka_cluster_partition_underreplicated")}
-    assert named == {"1", "2"}
-    assert [*page.of("kafka_cluster_partition_underminisr").values()] == [1]
-    at_min = {dict(labels)["partition"] for labels in page.of("kafka_cluster_partition_atminisr")}
-    assert at_min == {"1"}
-    assert len(collected(PartitionCollector(manager, 2)).of("kafka_cluster_partition_underreplicated")) == 1
+    assert lacking(page) == {"underreplicated": {"1": 1, "2": 1}, "underminisr": {"2": 1}, "atminisr": {"1": 1}}
+    assert lacking(collected(PartitionCollector(manager, 2)))["underreplicated"] == {"1": 1}
+
+
+def lacking(page):
+    """By what they lack, the values of partitions; that of none of them is 0, so that there is always a sum."""
+    found = {}
+    for what in ("underreplicated", "underminisr", "atminisr"):
+        told = page.of(f"kafka_cluster_partition_{what}")
+        assert told.pop(frozenset()) == 0
+        found[what] = {dict(labels)["partition"]: value for labels, value in told.items()}
+    return found
+
+
+def test_a_sum_over_partitions_that_are_well_is_0(manager):
+    hold(manager, 0)
+    hold(manager, 1, isr=(ME, OTHER), replicas=(ME, OTHER), min_insync_replicas=1)
+    page = collected(PartitionCollector(manager, 10))
+    assert lacking(page) == {"underreplicated": {}, "underminisr": {}, "atminisr": {}}
+    assert [sum(page.of(f"kafka_cluster_partition_{what}").values()) for what in lacking(page)] == [0, 0, 0]
 
 
 def test_changes_of_the_isr_are_counted(manager):

@@ -19,6 +19,8 @@ _LACKING: Final = (
     families.PARTITION_UNDER_MIN_ISR,
     families.PARTITION_AT_MIN_ISR,
 )
+_ZEROS: Final = tuple((family, f"{family.name} 0\n") for family in _LACKING)
+"""A series of no partition in each of these: without any a sum over partitions, all of which are well, is no number."""
 _LABELS: Final = ("topic", "partition")
 _SINGLE: Final = (1, 1, 1)
 """How a partition stands that has one replica: it is in sync, for it leads."""
@@ -77,8 +79,10 @@ class PartitionCollector:
 
     def collect(self, page: Exposition) -> Steps[None]:
         served, health = self._replicas.served, _Health()
-        for family in (*_OF_LOG, *_LACKING):
+        for family in _OF_LOG:
             page.lines(family)
+        for family, zero in _ZEROS:
+            page.lines(family).append(zero)
         for first in range(0, len(served), _PARTITIONS_A_STEP):
             some = served[first : first + _PARTITIONS_A_STEP]
             for number, partition in enumerate(some, first):
