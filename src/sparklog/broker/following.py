@@ -170,5 +170,5 @@ class NamedChanges(Generic[Name]):
             name: Name | None = await self._run_zk(folder.name, number)
             return name
         except MalformedZnode as error:
-            self._following.logger.error("%s", error)
+            self._following.logger.error("a notification of changed %s is passed over: %s", self._following.what, error)
             return None

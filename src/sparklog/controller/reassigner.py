@@ -84,7 +84,9 @@ class Reassigner:
             return {}
         finally:
             if complaint and complaint != self._complaint:
-                _logger.error("no replicas are moved for it; remove it, or mend it: %s", complaint)
+                _logger.error(
+                    "no replicas are moved for a reassignment in ZooKeeper; remove it, or mend it: %s", complaint
+                )
             self._complaint = complaint
 
     async def _forget(self, context: ControllerContext, over: Targets) -> None:

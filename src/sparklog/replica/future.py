@@ -365,7 +365,9 @@ class FutureReplicas:
             try:
                 await work(old, new)
             except LogDirFailed as error:
-                _logger.error("%s is left: %s", old.directory, error)
+                _logger.error(
+                    "%s is left of a move to another log directory, until the next start: %s", old.directory, error
+                )
                 self._logs.report(error, directory)
                 return
 

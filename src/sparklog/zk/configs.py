@@ -69,7 +69,7 @@ class Configs:
                     with readable(znodes.config_path(entity)):
                         found[entity] = znodes.decode_entity_config(entity, answer.get()[0])
                 except MalformedZnode as error:
-                    _logger.error("nothing is taken over: %s", error)
+                    _logger.error("stored settings are not taken over: %s", error)
                     found[entity] = None
         return found
 

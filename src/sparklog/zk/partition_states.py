@@ -61,7 +61,7 @@ class PartitionStates:
             except NoNodeError:
                 self._with_eligible.discard(tp)
             except MalformedZnode as error:
-                _logger.error("nobody is eligible: %s", error)
+                _logger.error("no replica counts as eligible beside those in sync: %s", error)
         return found
 
     def write(

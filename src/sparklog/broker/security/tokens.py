@@ -160,7 +160,7 @@ class DelegationTokens:
         async with self._one_at_a_time:
             found = await self._run_zk(self._store.read_all)
             for error in found.malformed.values():
-                _logger.error("nobody comes by it: %s", error)
+                _logger.error("nobody comes by a delegation token that cannot be read: %s", error)
             for token_id in self._tokens.keys() - found.tokens.keys():
                 self._forget(token_id)
             for token in found.tokens.values():
@@ -171,7 +171,7 @@ class DelegationTokens:
             try:
                 token = await self._run_zk(self._store.read, token_id)
             except MalformedZnode as error:
-                _logger.error("nobody comes by it: %s", error)
+                _logger.error("nobody comes by a delegation token that cannot be read: %s", error)
                 token = None
             if token is None:
                 self._forget(token_id)

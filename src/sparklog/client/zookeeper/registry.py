@@ -85,7 +85,7 @@ class GroupRegistry:
                 if seen is not None:
                     found.append(group.decode_member(path, seen.data))
             except MalformedZnode as error:
-                _logger.error("left out of the group: %s", error)
+                _logger.error("a member is left out of the group: %s", error)
         return found
 
     def brokers(self, on_change: OnChange) -> dict[int, BrokerInfo]:
@@ -206,7 +206,7 @@ class GroupRegistry:
             try:
                 return StoredOffset(group.decode_offset(path, each.data), version, others)
             except MalformedZnode as error:
-                _logger.error("passed over: %s", error)
+                _logger.error("a stored offset is passed over: %s", error)
         return StoredOffset(None, version, others)
 
     def store(self, offsets: Mapping[Claim, tuple[int, StoredOffset]]) -> dict[Claim, StoredOffset]:

@@ -64,7 +64,7 @@ def _last_or_none(log: DecisionLog, scope: Scope) -> Decision | None:
     try:
         return log.last(scope)
     except DataSourceError as error:
-        _log.warning("%s", error)
+        _log.warning("what scope %s decided last is not known: %s", scope.name, error)
         return None
 
 
