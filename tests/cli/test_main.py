@@ -124,7 +124,7 @@ MISUSES = [
     (["broker", "run", "--set", "broker.id"], "--set"),
     (["broker", "--id", "1", "list"], "unexpected extra argument (list)"),
     (["broker", "describe"], "Missing argument 'BROKER'"),
-    (["broker", "describe", "-1"], "BROKER"),
+    (["broker", "describe", "one"], "BROKER"),
 ]
 
 
