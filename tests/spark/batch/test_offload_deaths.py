@@ -3,11 +3,9 @@
 import json
 import random
 from contextlib import closing, suppress
-from itertools import pairwise
-from urllib.parse import unquote, urlsplit
 
 import pytest
-from pyarrow.parquet import ParquetFile
+from spark.batch.offloaded import Sent, files_in_order, in_log, in_table, last_of_each_key
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.spark.batch import offload
@@ -90,10 +88,10 @@ def test_every_record_is_in_the_table_once(spark, interpreted, delta_jars, clust
         admin.create_topics([NewTopic(topic, partitions, 1, {"retention.ms": "-1"})])
     target = RawTable(table, chance.choice([("day",), ("hour", "partition"), ()]))
     options = OffloadOptions(servers, (topic,), target, commit_bytes=4000, task_bytes=1500)
-    sent = _Sent(chance, topic, partitions)
+    sent = Sent(chance, topic, partitions)
     _offload_and_die(spark, options, chance, rounds, sent, lambda: None)
-    assert _table(spark, table) == _log(spark, servers, topic)
-    assert _files_in_order(spark, table)
+    assert in_table(spark, table) == in_log(spark, servers, topic)
+    assert files_in_order(spark, table)
 
 
 @pytest.mark.parametrize(("seed", "rounds"), SEEDS)
@@ -112,9 +110,8 @@ def test_the_table_has_the_last_of_each_key(spark, interpreted, delta_jars, clus
         if chance.random() < 0.3:
             spark.sql(chance.choice([f"optimize delta.`{table}`", f"update delta.`{table}` set offset = offset"]))
 
-    _offload_and_die(spark, options, chance, rounds, _Sent(chance, topic, partitions, keys=20), somebody)
-    last = {(row[0], row[2]): row for row in sorted(_log(spark, servers, topic), key=lambda row: row[:2])}
-    assert _table(spark, table) == sorted((row for row in last.values() if row[3] is not None), key=repr)
+    _offload_and_die(spark, options, chance, rounds, Sent(chance, topic, partitions, keys=20), somebody)
+    assert in_table(spark, table) == last_of_each_key(in_log(spark, servers, topic))
 
 
 def _offload_and_die(spark, options, chance, rounds, sent, somebody):
@@ -162,7 +159,7 @@ def test_each_record_is_a_row_or_a_dead_letter(spark, interpreted, delta_jars, c
 
     evolves = chance.randrange(rounds // 2)
     with Producer(bootstrap_servers=servers) as producer:
-        sent = _Sent(chance, topic, partitions, _click)
+        sent = Sent(chance, topic, partitions, _click)
         for number in range(rounds // 2):
             schema = NARROW if number < evolves else WIDE
             sent.write(producer)
@@ -176,7 +173,7 @@ def test_each_record_is_a_row_or_a_dead_letter(spark, interpreted, delta_jars, c
                 dies_at = chance.choice([None, *STEPS])
                 Job(spark, options(schema), dies_at, rival, survives=chance.randrange(3)).run()
     Job(spark, options(WIDE), None, lambda: None).run()
-    rows, letters = _decoded(_log(spark, servers, topic))
+    rows, letters = _decoded(in_log(spark, servers, topic))
     assert _rows(spark, table, "n", "t") == rows
     assert _rows(spark, dead, "key", "value") == letters
 
@@ -206,56 +203,3 @@ def _decoded(log):
 def _rows(spark, table, *columns):
     found = spark.read.format("delta").load(table).select("partition", "offset", *columns).collect()
     return sorted(map(tuple, found), key=lambda row: (row[0], row[1]))
-
-
-class _Sent:
-    """Makes records by chance."""
-
-    def __init__(self, chance, topic, partitions, value=None, keys=None):
-        """Of so many keys; None for a new one each time."""
-        self._chance, self._topic, self._partitions, self._keys = chance, topic, partitions, keys
-        self._value = value or (lambda chance: chance.randbytes(chance.randrange(80)) or None)
-        self._number = 0
-
-    def write(self, producer):
-        for _ in range(self._chance.randrange(25)):
-            self._number += 1
-            producer.send(
-                self._topic,
-                self._value(self._chance),
-                key=b"%d" % (self._number if self._keys is None else self._chance.randrange(self._keys)),
-                partition=self._chance.randrange(self._partitions),
-                timestamp=self._chance.randrange(10**12),
-                headers=[(f"h{number}", self._chance.choice([None, b"", b"v"])) for number in range(self._number % 3)],
-            )
-        producer.flush()
-
-
-_COLUMNS = ("partition", "offset", "key", "value", "timestamp", "timestampType", "topic", "headers")
-
-
-def _table(spark, table):
-    return _sorted(spark.read.format("delta").load(table))
-
-
-def _log(spark, servers, topic):
-    settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "kafka.isolation.level": "read_committed"}
-    return _sorted(spark.read.format("sparklog").options(**settings, includeHeaders="true").load())
-
-
-def _sorted(frame):
-    """The rows, all columns of them; no headers are none, however they are told."""
-    rows = (tuple(row) for row in frame.select(*_COLUMNS).collect())
-    return sorted(((*row[:-1], [tuple(each) for each in row[-1] or ()]) for row in rows), key=repr)
-
-
-def _files_in_order(spark, table):
-    """Whether each file has the records of a partition in the order of the log."""
-    names = spark.read.format("delta").load(table).inputFiles()
-    for name in names:
-        columns = ParquetFile(unquote(urlsplit(name).path)).read().to_pydict()
-        partitions = columns.get("partition", [0] * len(columns["offset"]))
-        places = list(zip(partitions, columns["offset"], strict=True))
-        if any(one[0] == two[0] and one[1] >= two[1] for one, two in pairwise(places)):
-            return False
-    return len(names) > 0

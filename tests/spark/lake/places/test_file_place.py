@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from spark.batch.offloaded import bytes_in_files, log_bytes
 
 from sparklog.client import Producer
 from sparklog.errors import ConfigError, DataSourceError
@@ -77,21 +78,6 @@ def in_log(spark, cluster, topic):
 def in_files(spark, uri):
     frame = spark.read.parquet(*read_manifest(uri).paths)
     return sorted(map(tuple, frame.select(*COLUMNS).collect()))
-
-
-def bytes_in_files(uri, tp):
-    found = read_manifest(uri)
-    mine = sorted((each.start, path) for each, path in zip(found.files, found.paths, strict=True) if each.tp == tp)
-    data = []
-    for _, path in mine:
-        with open(path, "rb") as file:
-            data.append(file.read())
-    return b"".join(data)
-
-
-def log_bytes(cluster, tp):
-    directory = cluster.directory.broker(0) / str(tp)
-    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
 
 def test_parquet_has_what_the_log_has(spark, interpreted, cluster, uri, options, make, send):
