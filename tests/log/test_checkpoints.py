@@ -35,6 +35,12 @@ def test_no_file_is_no_entries(tmp_path):
     assert read_meta_properties(tmp_path) == {}
 
 
+def test_kafka_makes_the_cleaners_checkpoint_empty(tmp_path):
+    path = tmp_path / "cleaner-offset-checkpoint"
+    path.touch()
+    assert read_offsets(path) == {}
+
+
 @pytest.mark.parametrize(
     "content",
     [

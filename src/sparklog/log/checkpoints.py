@@ -30,11 +30,16 @@ def write_checkpoint(path: Path, entries: Iterable[tuple[object, ...]]) -> None:
     write_atomically(path, "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode())
 
 
-def read_checkpoint(path: Path, fields: int) -> list[list[str]]:
-    """The entries; none if there is no file. Raises CorruptRecord if it does not hold together."""
+def read_checkpoint(path: Path, fields: int, *, may_be_empty: bool = False) -> list[list[str]]:
+    """The entries; none if there is no file. Raises CorruptRecord if it does not hold together.
+
+    Kafka makes each checkpoint as an empty file. One that can be done without ``may_be_empty``: it has no entries then.
+    """
     try:
         lines = _lines(path)
     except FileNotFoundError:
+        return []
+    if may_be_empty and not lines:
         return []
     entries = [line.split(" ") for line in lines[2:]]
     if lines[:1] != ["0"] or lines[1:2] != [str(len(entries))] or any(len(entry) != fields for entry in entries):
@@ -63,7 +68,7 @@ def write_offsets(path: Path, offsets: dict[TopicPartition, int]) -> None:
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """Raises CorruptRecord if the file does not hold together."""
-    entries = read_checkpoint(path, 3)
+    entries = read_checkpoint(path, 3, may_be_empty=path.name == CLEANER_OFFSETS)
     try:
         return {
             TopicPartition(topic, whole_number(number, MAX_INT32)): whole_number(offset)

@@ -34,7 +34,7 @@ def read_epochs(path: Path) -> list[EpochEntry]:
     try:
         entries = [
             EpochEntry(whole_number(epoch, MAX_INT32), whole_number(offset))
-            for epoch, offset in read_checkpoint(path, 2)
+            for epoch, offset in read_checkpoint(path, 2, may_be_empty=True)
         ]
     except ValueError as error:
         raise CorruptRecord(f"{path}: {error}") from error

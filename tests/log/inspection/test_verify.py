@@ -564,6 +564,7 @@ def test_what_lacks_between_segments_is_held_against_no_transaction(tmp_path):
         ("0\n3\n0 0\n", "error", "is not a checkpoint"),
         ("0\n1\nnull 0\n", "error", "cannot be read"),
         ("0\n0\n", "warning", "missing or empty"),
+        ("", "warning", "missing or empty"),
         ("0\n2\n0 0\n1 900\n", "warning", "epoch 1 begins at 900, beyond the log's end"),
     ],
 )
@@ -661,6 +662,11 @@ def test_a_negative_offset_in_a_checkpoint_is_an_error(log_dir):
     severity, name, what = the_problem(log_dir)
     assert (severity, name) == ("error", "cleaner-offset-checkpoint")
     assert "'-2' is not a number from 0" in what
+
+
+def test_the_checkpoint_of_a_cleaner_that_never_cleaned_is_empty_and_no_error(log_dir):
+    (log_dir / "cleaner-offset-checkpoint").write_text("")
+    assert problems(log_dir) == []
 
 
 def test_partitions_that_a_checkpoint_lists_in_vain_are_noted(log_dir):

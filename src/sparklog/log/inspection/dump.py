@@ -155,7 +155,7 @@ def _snapshot(path: Path) -> Iterator[Entry]:
 
 
 def _epochs(path: Path) -> Iterator[Entry]:
-    for epoch, start in read_checkpoint(path, 2):
+    for epoch, start in read_checkpoint(path, 2, may_be_empty=True):
         yield Entry("epoch", {"epoch": int(epoch), "startOffset": int(start)})
 
 

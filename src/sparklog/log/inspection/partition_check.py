@@ -175,7 +175,9 @@ class PartitionCheck:
         path = self.files.path / LEADER_EPOCHS
         runs = [(facts.path.name, run) for facts in self._segments for run in facts.epochs if run.epoch != _NO_EPOCH]
         try:
-            entries = [EpochEntry(int(epoch), int(start)) for epoch, start in read_checkpoint(path, 2)]
+            entries = [
+                EpochEntry(int(epoch), int(start)) for epoch, start in read_checkpoint(path, 2, may_be_empty=True)
+            ]
         except (CorruptRecord, ValueError, OSError) as failure:
             yield error(path, f"cannot be read: {failure}", _EPOCHS_BY_HAND)
             return
