@@ -70,6 +70,11 @@ class KafkaBroker(OneProcess, Running):
 
     def start(self) -> None:
         """Start and wait until it answers a request."""
+        self.spawn()
+        self.wait_until_ready()
+
+    def spawn(self) -> None:
+        """Start; returns at once."""
         require_free(self.host, self.port, self.name, "choose another")
         self.data_dir.mkdir(parents=True, exist_ok=True)
         (self.data_dir / "server.properties").write_text(_properties(self._settings()))
@@ -77,11 +82,24 @@ class KafkaBroker(OneProcess, Running):
         log4j.write_text(_LOG4J)
         options = [*self._java, f"-Dlog4j.configuration=file:{log4j}"]
         self._child.spawn(kafka_command("kafka.Kafka", str(self.data_dir / "server.properties"), options=options))
+
+    def wait_until_ready(self) -> None:
         try:
-            self._child.wait_until(self._answers, START_TIMEOUT_S)
+            self._child.wait_until(self.is_ready, START_TIMEOUT_S)
         except BaseException:
             self.kill()
             raise
+
+    @property
+    def log_path(self) -> Path:
+        return self._child.log_path
+
+    def terminate(self) -> None:
+        """Ask it for a controlled shutdown; returns at once, ``reap`` waits."""
+        self._child.terminate()
+
+    def reap(self, grace: float = STOP_GRACE_S) -> None:
+        self._child.reap(grace)
 
     def stop(self) -> None:
         """A controlled shutdown."""
@@ -91,7 +109,8 @@ class KafkaBroker(OneProcess, Running):
         """SIGKILL, as a crash would."""
         self._child.kill()
 
-    def _answers(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether it answers a request."""
         try:
             with socket.create_connection((self.host, self.port), timeout=5) as connection:
                 connection.sendall(_API_VERSIONS)
