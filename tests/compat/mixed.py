@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -163,6 +163,13 @@ class MixedCluster:
             producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: told.append(error))
         producer.flush(90)
         assert told == [None] * len(values), told
+
+
+def promised_by_both(replica: dict[str, Any]) -> dict[str, Any]:
+    """Of a replica, as ``histories.replicas`` describes it, without the last stable offsets of the transaction index: a
+    follower of Kafka's finds them when it has appended all of an answer, and knows then of transactions that began
+    later (``UnifiedLog.append``)."""
+    return {**replica, "aborted": [each[:3] for each in replica["aborted"]]} if "aborted" in replica else replica
 
 
 def _is_told(admin: AdminClient) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from compat.mixed import SETTINGS, MixedCluster
+from compat.mixed import SETTINGS, MixedCluster, promised_by_both
 from compat.traffic import Traffic
 from histories.clients import CONFLUENT, OWN
 from histories.drill import END_S, READERS, Workload
@@ -104,9 +104,7 @@ class Takeover(ReplicatedDrill):
         return self.cluster.lives[self.addresses.index(address)] == 0
 
     def _promised(self, replica: dict[str, Any]) -> dict[str, Any]:
-        """Without the last stable offsets of the transaction index: a follower of Kafka's finds them when it has
-        appended all of an answer, and knows then of transactions that began later (``UnifiedLog.append``)."""
-        return {**replica, "aborted": [each[:3] for each in replica["aborted"]]}
+        return promised_by_both(replica)
 
     def _stop_brokers(self) -> None:
         for id_ in IDS:

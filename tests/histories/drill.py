@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -14,8 +15,9 @@ from random import Random
 from threading import Event, Thread
 from typing import Any, ClassVar, NamedTuple
 
+from histories.checker import check
 from histories.clients import CLIENTS, OWN
-from histories.history import Progress, Recorder, now
+from histories.history import Progress, Recorder, load, now
 from histories.replicas import kind_of
 from histories.rows import from_wire
 from integration import wire
@@ -36,6 +38,7 @@ from sparklog.testing.eventually import eventually
 SOURCE, TARGET = "source", "target"
 PARTITIONS = {SOURCE: 3, TARGET: 2}
 COPIERS = "copiers"
+COPIED = {COPIERS: (SOURCE, TARGET)}
 READERS = {"eager": "range", "cooperative": "cooperative-sticky"}
 TRANSACTION_TIMEOUT_MS = 6000
 SETTINGS = {
@@ -435,6 +438,20 @@ class Drill:
                 self._record("final offsets", group=group, offsets=offsets)
                 return True
         return False
+
+
+def drill(run: Drill, seed: int, seconds: float, first: Sequence[str] = ()) -> Counter[str]:
+    """Run, check, and say where the history is if it is a bad one. Returns how many events of each kind there are."""
+    try:
+        run.run(seconds, first)
+        assert not run.crashes()
+        events = load(run.history)
+        breaches = check(events, COPIED)
+        assert not breaches, "\n".join(map(str, [f"{len(breaches)} breaches", *breaches[:20]]))
+    except BaseException as error:
+        error.add_note(f"seed {seed}; HISTORY_SEEDS={seed} repeats it; its history is in {run.history}")
+        raise
+    return Counter(event["what"] for event in events)
 
 
 class ByPassword(Drill):

@@ -10,12 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, ClassVar
 
 from histories import faulty_broker
 from histories.network import HOST, ZOOKEEPER, Network, broker_name
 
 from sparklog.local.broker import BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
+from sparklog.local.process import OneProcess
 from sparklog.local.running import Running
 from sparklog.local.secured import BROKERS, CLIENTS, SecureDirectory
 from sparklog.local.zookeeper import EmbeddedZooKeeper
@@ -29,31 +31,14 @@ _SOON_S = 60.0
 _PATIENCE_S = 2.0
 
 
-class FaultyBroker(BrokerProcess):
-    """A ``faulty_broker``. ``address`` is that of its relay, which it tells others too.
+class Harmed(OneProcess):
+    """What is done to a broker of whatever kind, and is seen of its logs. ``log_dirs`` is where it keeps them."""
 
-    ``spec.data_dir`` is its disk; ``log_dirs`` are what it keeps its logs in, that itself or directories there.
-    """
-
-    def __init__(self, spec: BrokerSpec, log_path: Path, relay_port: int, log_dirs: Sequence[Path]) -> None:
-        super().__init__(spec, log_path)
-        self._relay_port = relay_port
-        self.log_dirs = log_dirs
-        self.life = 0
-        """How often it was started."""
-
-    @property
-    def name_in_network(self) -> str:
-        return broker_name(self.spec.broker_id)
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self._relay_port}"
-
-    @property
-    def own_address(self) -> str:
-        """Where it listens itself: no harm to the network keeps an observer from asking."""
-        return f"{HOST}:{self.spec.port}"
+    starts_within_s: ClassVar[float] = 5.0
+    """After which another is restarted, where one after the other is."""
+    log_dirs: Sequence[Path]
+    life = 0
+    """How often it was started."""
 
     def replica_dir(self, tp: TopicPartition) -> Path | None:
         """Where it has the partition's log, if it has one."""
@@ -71,10 +56,13 @@ class FaultyBroker(BrokerProcess):
         """The copies that are to take the place of a log in another directory."""
         return [path for home in self.log_dirs for path in home.glob("*-future")]
 
-    def spawn(self) -> None:
-        self.life += 1
-        faulty_broker.orders_path(self.spec.data_dir).unlink(missing_ok=True)
-        super().spawn()
+    def terminate(self) -> None:
+        """Ask it to end in order; returns at once."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """In order."""
+        raise NotImplementedError
 
     def stop_with_little_patience(self) -> None:
         """In order; it is told again, to hurry, if it waits for others: they may have nobody else in sync yet."""
@@ -85,6 +73,36 @@ class FaultyBroker(BrokerProcess):
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
+
+
+class FaultyBroker(BrokerProcess, Harmed):
+    """A ``faulty_broker``. ``address`` is that of its relay, which it tells others too.
+
+    ``spec.data_dir`` is its disk; its log directories are that itself or directories there.
+    """
+
+    def __init__(self, spec: BrokerSpec, log_path: Path, relay_port: int, log_dirs: Sequence[Path]) -> None:
+        super().__init__(spec, log_path)
+        self._relay_port = relay_port
+        self.log_dirs = log_dirs
+
+    @property
+    def broker_id(self) -> int:
+        return self.spec.broker_id
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self._relay_port}"
+
+    @property
+    def own_address(self) -> str:
+        """Where it listens itself: no harm to the network keeps an observer from asking."""
+        return f"{HOST}:{self.spec.port}"
+
+    def spawn(self) -> None:
+        self.life += 1
+        faulty_broker.orders_path(self.spec.data_dir).unlink(missing_ok=True)
+        super().spawn()
 
     def cut_power(self, seed: int, page: int) -> None:
         """It dies, and its disk is left as it may be found then."""
@@ -148,11 +166,10 @@ class FaultyCluster(SecuredClients, Running):
         relay = self.network.relay(ZOOKEEPER, self.zookeeper.port)
         self.brokers = [self._broker(home, number, f"{HOST}:{relay}", settings) for number in range(brokers)]
 
-    def _broker(self, home: Path, number: int, zookeeper: str, settings: Mapping[str, object]) -> FaultyBroker:
+    def _broker(self, home: Path, number: int, zookeeper: str, settings: Mapping[str, object]) -> Any:
         port = free_port()
         relay = self.network.relay(broker_name(number), port)
-        disk = home / broker_name(number)
-        log_dirs = [disk / f"logs-{each}" for each in range(self._log_dirs)] if self._log_dirs > 1 else [disk]
+        disk, log_dirs = home / broker_name(number), self._log_dirs_of(home, number)
         inner = free_port() if self.secured is not None else 0
         spec = BrokerSpec(
             broker_id=number,
@@ -168,6 +185,10 @@ class FaultyCluster(SecuredClients, Running):
             program=(sys.executable, "-P", faulty_broker.__file__),
         )
         return FaultyBroker(spec, home / f"{broker_name(number)}.log", relay, log_dirs)
+
+    def _log_dirs_of(self, home: Path, number: int) -> list[Path]:
+        disk = home / broker_name(number)
+        return [disk / f"logs-{each}" for each in range(self._log_dirs)] if self._log_dirs > 1 else [disk]
 
     def _security(self) -> Sequence[str]:
         return ("--config", str(self.secured.broker_settings)) if self.secured is not None else ()
@@ -188,13 +209,16 @@ class FaultyCluster(SecuredClients, Running):
             self.zookeeper.start()
             if self.secured is not None:
                 self.secured.admit(self.zookeeper.connect_string, self.bootstrap_servers)
-            for broker in self.brokers:
-                broker.spawn()
-            for broker in self.brokers:
-                broker.wait_until_ready()
+            self._start_brokers()
         except BaseException:
             self.stop()
             raise
+
+    def _start_brokers(self) -> None:
+        for broker in self.brokers:
+            broker.spawn()
+        for broker in self.brokers:
+            broker.wait_until_ready()
 
     def stop_brokers(self) -> None:
         """In order, all at once."""

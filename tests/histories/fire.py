@@ -12,11 +12,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+from histories.checker import check
 from histories.clients import CONFLUENT, OWN
 from histories.compacting_jobs import CompactingJobs
 from histories.direct_reader import DirectReader
 from histories.drill import (
     _AWAY,
+    COPIED,
     COPIERS,
     END_S,
     PARTITIONS,
@@ -79,7 +81,6 @@ _DRAINED_CONFIGS = {
 _EARLIEST = -2
 _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_PATIENCE_S = 5.0
 _SOON_MS = 3000
 """How long an operator tries, in milliseconds."""
 
@@ -97,16 +98,21 @@ class Fire(ReplicatedDrill):
     groups = (COPIERS, *READERS, HASTY)
     cluster: FaultyCluster
     is_secure: ClassVar[bool] = False
+    is_mixed: ClassVar[bool] = False
+    """Whether brokers are among them that lend no files, offload nothing, and let no jobs compact."""
+    repeated_by: ClassVar[str] = "FIRE_SEEDS"
+    """What names the seeds to run, in the environment."""
 
     def __init__(self, home: Path, seed: int, count: int) -> None:
+        self.seed = seed
         chance = Random(f"fire {seed}")
         self.flushes = chance.random() < 0.4
         self.hasty = chance.random() < 0.3
         self.log_dirs = 2 if chance.random() < 0.4 else 1
         self.compacts = Random(f"compaction {seed}").random() < 0.5  # drawn apart: the rest is as it was without
-        self.has_jobs = self.compacts and Random(f"jobs {seed}").random() < 0.5
-        self.reads_files = Random(f"files {seed}").random() < 0.5
-        self.offloads = Random(f"offload {seed}").random() < 0.5
+        self.has_jobs = not self.is_mixed and self.compacts and Random(f"jobs {seed}").random() < 0.5
+        self.reads_files = not self.is_mixed and Random(f"files {seed}").random() < 0.5
+        self.offloads = not self.is_mixed and Random(f"offload {seed}").random() < 0.5
         self.refuses = Random(f"refusals {seed}").random() < 0.7
         if self.compacts:
             self.topics = {TABLE: 2, **self.topics}
@@ -138,7 +144,10 @@ class Fire(ReplicatedDrill):
         flushing = {"log.flush.interval.messages": 1} if self.flushes else {}
         compacting = _COMPACTING if self.compacts else {}
         settings = {**REPLICATED, **flushing, **compacting, **(_DRAINING if self.offloads else {})}
-        return FaultyCluster(home, brokers, settings, self.log_dirs, secure=self.is_secure, refuses=self.refuses)
+        return self._cluster_with(home, settings)
+
+    def _cluster_with(self, home: Path, settings: Mapping[str, object]) -> FaultyCluster:
+        return FaultyCluster(home, BROKERS, settings, self.log_dirs, secure=self.is_secure, refuses=self.refuses)
 
     def _configs(self, topic: str) -> Mapping[str, str]:
         own = {HASTY: {"min.insync.replicas": "1"}, TABLE: _TABLE_CONFIGS, DRAINED: _DRAINED_CONFIGS}
@@ -190,8 +199,8 @@ class Fire(ReplicatedDrill):
     def observed(self) -> list[str]:
         return [broker.own_address for broker in self.cluster.brokers]
 
-    def _at(self, address: str) -> FaultyBroker:
-        return self.cluster.brokers[self.observed.index(address)]
+    def _at(self, address: str) -> Any:
+        return next(each for each in self.cluster.brokers if each.own_address == address)
 
     def is_in_first_life(self, address: str) -> bool:
         return self._at(address).life == 1
@@ -210,7 +219,7 @@ class Fire(ReplicatedDrill):
 
     @property
     def places(self) -> list[Place]:
-        return [Place(broker.spec.broker_id, broker.life, broker.own_address) for broker in self.cluster.brokers]
+        return [Place(broker.broker_id, broker.life, broker.own_address) for broker in self.cluster.brokers]
 
     # The schedule
 
@@ -257,17 +266,21 @@ class Fire(ReplicatedDrill):
     def _mend_brokers(self) -> None:
         for broker in self.cluster.brokers:
             self._start_again(broker)  # it may have given up, for its disk, after it was looked at
-            if self.watcher.is_crippled(broker.spec.broker_id, broker.life):
+            if self.watcher.is_crippled(broker.broker_id, broker.life):
                 broker.stop()
         self._let_replicas_hurry()
 
     def _stop_brokers(self) -> None:
         self.cluster.stop_brokers()
 
-    def _live(self, numbers: Sequence[int]) -> list[FaultyBroker]:
+    def _live(self, numbers: Sequence[int]) -> list[Any]:
         return [self.cluster.brokers[number] for number in numbers if self.cluster.brokers[number].alive]
 
-    def _start_again(self, broker: FaultyBroker) -> None:
+    def _faulty(self, numbers: Sequence[int]) -> list[FaultyBroker]:
+        """Those whose disk, power and clock are governed, where they serve."""
+        return [each for each in self._live(numbers) if isinstance(each, FaultyBroker) and each.is_ready()]
+
+    def _start_again(self, broker: Any) -> None:
         if not broker.alive:
             broker.spawn()
 
@@ -297,7 +310,7 @@ class Fire(ReplicatedDrill):
             broker.stop_with_little_patience()
             broker.spawn()
             with suppress(AssertionError):  # it is kept from it for as long as another harm lasts, which this one ends
-                eventually(lambda broker=broker: broker.is_ready() or not broker.alive, _PATIENCE_S)
+                eventually(lambda broker=broker: broker.is_ready() or not broker.alive, broker.starts_within_s)
 
     def _freeze(self, brokers: Sequence[int]) -> None:
         for broker in self._live(brokers):
@@ -324,9 +337,8 @@ class Fire(ReplicatedDrill):
     def _lose_power(self, brokers: Sequence[int], seed: int, page: int, alone: bool = False) -> None:
         if alone:
             self._be_well()
-        ready = [broker for broker in self._live(brokers) if broker.is_ready()]
-        for broker in ready:
-            broker.cut_power(seed + broker.spec.broker_id, page)
+        for broker in self._faulty(brokers):
+            broker.cut_power(seed + broker.broker_id, page)
             self._later(self._start_again, broker)
         if alone:
             self._later(self._be_well)
@@ -337,10 +349,9 @@ class Fire(ReplicatedDrill):
         self._await_whole()
 
     def _break_disk(self, broker: int, error: int, steps: Sequence[str]) -> None:
-        for each in self._live([broker]):
-            if each.is_ready():
-                each.fail_disk(error, steps)
-                self._later(self._mend_disk, each)
+        for each in self._faulty([broker]):
+            each.fail_disk(error, steps)
+            self._later(self._mend_disk, each)
 
     def _mend_disk(self, broker: FaultyBroker) -> None:
         _go_on(broker.pid)
@@ -348,10 +359,9 @@ class Fire(ReplicatedDrill):
         self._start_again(broker)
 
     def _step_clock(self, broker: int, ahead_ms: int) -> None:
-        for each in self._live([broker]):
-            if each.is_ready():
-                self._record("clock stepped", broker=broker)
-                each.set_clock(ahead_ms)
+        for each in self._faulty([broker]):
+            self._record("clock stepped", broker=broker)
+            each.set_clock(ahead_ms)
 
     def _move_leaders(self) -> None:
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=5000)
@@ -428,7 +438,7 @@ class Fire(ReplicatedDrill):
         for broker in self.cluster.brokers:
             eventually(lambda broker=broker: self._serves(broker), END_S, f"{broker.name} to serve")
 
-    def _serves(self, broker: FaultyBroker) -> bool:
+    def _serves(self, broker: Any) -> bool:
         self._start_again(broker)  # it may have given up while ZooKeeper was away
         return broker.is_ready()
 
@@ -444,7 +454,7 @@ class Fire(ReplicatedDrill):
             eventually(lambda: self._direct_reader.from_files > 0, END_S, "a read of files")
             self._direct_reader.stop()
         if self.offloads:
-            for broker in self.cluster.brokers:  # one whose clock is behind deletes nothing
+            for broker in self._faulty(range(BROKERS)):  # one whose clock is behind deletes nothing
                 broker.set_clock(0)
             eventually(lambda: self._offloading.commits() > 1, END_S, "commits to each place")
             eventually(lambda: self._offloading.killed > 0, END_S, "a job to be killed")
@@ -486,7 +496,7 @@ class Fire(ReplicatedDrill):
 
     def _homes(self, tp: TopicPartition) -> list[tuple[int, Path | None]]:
         brokers = [self.cluster.brokers[number] for number in sorted(self.watcher.replicas[tp].replicas)]
-        return [(broker.spec.broker_id, broker.replica_dir(tp)) for broker in brokers]
+        return [(broker.broker_id, broker.replica_dir(tp)) for broker in brokers]
 
     def _is_copied(self) -> bool:
         return super()._is_copied() and not any(broker.future_dirs() for broker in self.cluster.brokers)
@@ -509,11 +519,26 @@ class SecureFire(ByPassword, Fire):
     """On a cluster that lets nobody in without a password or a certificate."""
 
     is_secure = True
+    repeated_by = "SECURE_FIRE_SEEDS"
 
     @property
     def places(self) -> list[Place]:
         """None before there are passwords to ask with."""
         return super().places if self.cluster.client_file("admin").exists() else []
+
+
+def burn(run: Fire) -> None:
+    """Run, check, and say where the history is if it is a bad one."""
+    try:
+        run.run()
+        assert not run.crashes()
+        breaches = check(load(run.history), COPIED)
+        told = "\n".join(str(each)[:1000] for each in breaches[:20])
+        assert not breaches, f"{len(breaches)} breaches\n{told}"
+    except BaseException as error:
+        error.add_note(f"{run.repeated_by}={run.seed} repeats it; its history is in {run.history}")
+        error.add_note(run.told())
+        raise
 
 
 def _go_on(pid: int) -> None:

@@ -39,10 +39,13 @@ def broker_source(broker_id: int) -> str:
 
 @dataclass
 class _Relay:
-    """Before the server of a name, which listens on ``served``; ``listener`` is None while it is not there."""
+    """Before the server of a name, which listens on ``served``; ``listener`` is None while it is not there. With
+    ``asker`` it is known who asks there, and nobody else does.
+    """
 
     name: str
     served: int
+    asker: str = ""
     listener: asyncio.Server | None = None
 
     @property
@@ -77,9 +80,11 @@ class Network:
         self._thread.join(_WAIT_S)
         self._loop.close()
 
-    def relay(self, name: str, port: int) -> int:
-        """Stand before the server of this name, on this port of the machine; returns the port of the relay."""
-        return self._do(self._stand_before(name, port))
+    def relay(self, name: str, port: int, asker: str = "") -> int:
+        """Stand before the server of this name, on this port of the machine; returns the port of the relay. With the
+        name of an ``asker`` it is for that one alone, wherever it asks from.
+        """
+        return self._do(self._stand_before(_Relay(name, port, asker)))
 
     def cut(self, *ways: tuple[str, str]) -> None:
         """Let nothing through on these ways."""
@@ -129,8 +134,7 @@ class Network:
             await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0)  # sockets are closed a turn later
 
-    async def _stand_before(self, name: str, served: int) -> int:
-        relay = _Relay(name, served)
+    async def _stand_before(self, relay: _Relay) -> int:
         self._relays.append(relay)
         if not self._refuses:
             await self._listen(relay, 0)
@@ -141,7 +145,7 @@ class Network:
 
     async def _listen(self, relay: _Relay, port: int) -> None:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            asker = self._names.get(writer.get_extra_info("peername")[0], CLIENTS)
+            asker = relay.asker or self._names.get(writer.get_extra_info("peername")[0], CLIENTS)
             line = asyncio.ensure_future(self._hold(asker, relay, reader, writer))
             self._lines[line] = asker, relay.name
 
