@@ -5,7 +5,9 @@ import pytest
 from sparklog.client.admin.admin import AdminClient, NewTopic
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.testing.cluster import SecureClusterHarness
 from sparklog.testing.kafka import KafkaBroker
+from sparklog.testing.librdkafka import librdkafka_settings
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +23,51 @@ def servers(request):
     return request.getfixturevalue("cluster" if request.param == "sparklog" else "kafka").bootstrap_servers
 
 
+@pytest.fixture(scope="session")
+def secure_cluster(tmp_path_factory):
+    """One that lets nobody in without a password, as ``sparklog up --secure`` makes it."""
+    with SecureClusterHarness(tmp_path_factory.mktemp("secure")) as harness:
+        yield harness
+
+
 @pytest.fixture
-def metadata(servers):
+def client(servers):
+    """What a client of the cluster is told. A module whose tests are of a secure one too has ``any_client`` here."""
+    return {"bootstrap.servers": servers}
+
+
+@pytest.fixture(
+    params=[
+        "sparklog",
+        pytest.param("secure", marks=pytest.mark.slow),
+        pytest.param("kafka", marks=pytest.mark.peer),
+    ]
+)
+def any_client(request):
+    """The same of each cluster that there is."""
+    if request.param == "secure":
+        return request.getfixturevalue("secure_cluster").client("spark")
+    cluster = request.getfixturevalue("cluster" if request.param == "sparklog" else "kafka")
+    return {"bootstrap.servers": cluster.bootstrap_servers}
+
+
+@pytest.fixture
+def administrator(request, client):
+    """The same of one that may do everything."""
+    is_secure = "security.protocol" in client
+    return request.getfixturevalue("secure_cluster").client("admin") if is_secure else client
+
+
+@pytest.fixture
+def client_options(client):
+    """The options of the source and the sink that say the same as ``client``."""
+    return {f"kafka.{name}": value for name, value in client.items()}
+
+
+@pytest.fixture
+def metadata(client):
     """A way to the cluster."""
-    with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as cluster:
+    with ClusterMetadata(ClientConfig.from_properties(client)) as cluster:
         yield cluster
 
 
@@ -41,7 +84,7 @@ def make_topic(metadata, topic):
 
 
 @pytest.fixture
-def produce(servers):
+def produce(client):
     """Produces with librdkafka: ``produce(topic, dict(key=, value=, headers=, timestamp=, partition=), ...)``.
 
     The records of a call that go to one partition are one batch, as long as they fit in one: only ``flush`` sends, and
@@ -50,7 +93,7 @@ def produce(servers):
     from confluent_kafka import Producer
 
     waiting = {"linger.ms": 900_000, "message.timeout.ms": 900_001}
-    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", "log_level": 0} | waiting)
+    producer = Producer({**librdkafka_settings(client), "partitioner": "murmur2_random", "log_level": 0} | waiting)
 
     def send(topic, *records):
         failures = []
@@ -65,22 +108,22 @@ def produce(servers):
 
 
 @pytest.fixture
-def read(spark, servers):
+def read(spark, client_options):
     """``read(subscribe=topic, ...)``: a DataFrame of the cluster."""
 
-    def load(schema=None, **options):
-        reader = spark.read.format("sparklog").option("kafka.bootstrap.servers", servers).options(**options)
+    def load(schema=None, **more):
+        reader = spark.read.format("sparklog").options(**client_options).options(**more)
         return (reader.schema(schema) if schema else reader).load()
 
     return load
 
 
 @pytest.fixture
-def write(servers):
+def write(client_options):
     """``write(frame, topic=..., ...)``: append to the cluster."""
 
-    def save(frame, mode="append", **options):
-        writer = frame.write.format("sparklog").option("kafka.bootstrap.servers", servers).options(**options)
+    def save(frame, mode="append", **more):
+        writer = frame.write.format("sparklog").options(**client_options).options(**more)
         writer.mode(mode).save()
 
     return save

@@ -20,30 +20,44 @@ from sparklog.record.records import iter_records
 from sparklog.spark.write.attempt_names import ids_prefix
 from sparklog.spark.write.decisions import DecisionLog, Scope
 from sparklog.structs import IsolationLevel, TopicPartition
-from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.cluster import ClusterHarness, SecureClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(400)]
 NOTICED_S = 60.0
+KINDS = ("sparklog", "secure")
 PARTITIONS, COUNT, LARGE = 2, 4_000, 20
 PER_BATCH, PER_TRANSFER = 200, 20
 
 
-@pytest.fixture(scope="module")
-def trio(tmp_path_factory):
-    with ClusterHarness(tmp_path_factory.mktemp("deaths"), brokers=3) as harness:
+@pytest.fixture(
+    scope="module", params=[ClusterHarness, pytest.param(SecureClusterHarness, marks=pytest.mark.slow)], ids=KINDS
+)
+def trio(request, tmp_path_factory):
+    with request.param(tmp_path_factory.mktemp("deaths"), brokers=3) as harness:
         yield harness
+
+
+def client_of(trio, user="spark"):
+    """What a client of it is told."""
+    is_secure = isinstance(trio, SecureClusterHarness)
+    return trio.client(user) if is_secure else {"bootstrap.servers": trio.bootstrap_servers}
+
+
+def options_of(trio):
+    """The same as the source and the sink are told it."""
+    return {f"kafka.{name}": value for name, value in client_of(trio).items()}
 
 
 @pytest.fixture
 def admin(trio):
-    with Admin({"bootstrap.servers": trio.bootstrap_servers}) as found:
+    with Admin(client_of(trio, "admin")) as found:
         yield found
 
 
 @pytest.fixture
 def metadata(trio):
-    with ClusterMetadata(ClientConfig(bootstrap_servers=trio.bootstrap_servers)) as cluster:
+    with ClusterMetadata(ClientConfig.from_properties(client_of(trio))) as cluster:
         yield cluster
 
 
@@ -80,13 +94,13 @@ def make(admin, topic, make_whole):
 
 def fill(trio, topic, numbers, size=8):
     """Numbers in ``size`` bytes; those of a partition are there in order."""
-    with Producer({"bootstrap.servers": trio.bootstrap_servers, "max.request.size": 2 << 20}) as producer:
+    with Producer({**client_of(trio), "max.request.size": 2 << 20}) as producer:
         for number in numbers:
             producer.send(topic, b"%0*d" % (size, number), partition=number % PARTITIONS)
 
 
 def source(reader, trio, topic, **options):
-    settings = {"kafka.bootstrap.servers": trio.bootstrap_servers, "subscribe": topic, **options}
+    settings = {**options_of(trio), "subscribe": topic, **options}
     return reader.format("sparklog").options(**settings).load()
 
 
@@ -148,20 +162,20 @@ def leader_of(admin, metadata):
 class Copy:
     """A query that copies one topic into the other, partition by partition, and waits where its pauses say."""
 
-    def __init__(self, spark, servers, source, target, directory):
+    def __init__(self, spark, client_options, source, target, directory):
         self.source, self.target = source, target
         self.pauses = Pauses(directory / "pauses")
         self.scope = None
         self.query = None
         self._spark = spark
-        self._servers = {"kafka.bootstrap.servers": servers}
+        self._client_options = client_options
         self._directory = directory
 
     def start(self):
-        settings = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(PER_BATCH), **self._servers}
+        settings = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(PER_BATCH), **self._client_options}
         frame = self._spark.readStream.format("sparklog").options(subscribe=self.source, minPartitions="2", **settings)
         writer = frame.load().select("value", "partition").writeStream.format("sparklog-pausing")
-        writer = writer.options(topic=self.target, pauses=str(self._directory / "pauses"), **self._servers)
+        writer = writer.options(topic=self.target, pauses=str(self._directory / "pauses"), **self._client_options)
         writer = writer.option("kafka.batch.size", "500")
         self.query = writer.option("checkpointLocation", str(self._directory / "checkpoint")).start()
         self.scope = Scope(self.query.id)
@@ -193,7 +207,7 @@ def copy(spark, trio, make, tmp_path):
     copies = []
 
     def made(count):
-        made = Copy(spark, trio.bootstrap_servers, make(), make("-copy"), tmp_path)
+        made = Copy(spark, options_of(trio), make(), make("-copy"), tmp_path)
         fill(trio, made.source, range(count), size=100)
         copies.append(made)
         return made

@@ -28,7 +28,7 @@ from sparklog.spark.write.options import WriteOptions
 from sparklog.spark.write.task_attempt import TaskAttempt
 from sparklog.spark.write.writer import Sink
 from sparklog.structs import DECISIONS_TOPIC, IsolationLevel, TopicPartition
-from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.cluster import ClusterHarness, SecureClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
@@ -87,8 +87,9 @@ class _History(Sink):
     Where it is patient a driver may die amid the transaction of its decision: others wait then until that times out.
     """
 
-    def __init__(self, servers, topic, seed, *, is_patient, restart=None, clean=None):
-        super().__init__(WriteOptions.for_batch({"kafka.bootstrap.servers": servers, "topic": topic}))
+    def __init__(self, client, administrator, topic, seed, *, is_patient, restart=None, clean=None):
+        options = {f"kafka.{name}": value for name, value in client.items()}
+        super().__init__(WriteOptions.for_batch({**options, "topic": topic}))
         self.chance = random.Random(seed)
         self.scope = f"history-{uuid.uuid4().hex}"
         self.is_query = seed % 2 == 0
@@ -100,7 +101,7 @@ class _History(Sink):
         self.is_patient = is_patient
         self.restart = restart
         self.clean = clean
-        self.admin = Admin(self._options.client)
+        self.admin = Admin(administrator)
 
     def happens(self, share):
         return not self.is_quiet and self.chance.random() < share
@@ -199,64 +200,88 @@ def _unless_killed(write):
     return call
 
 
-def _values(servers, topic):
+def _values(client, topic):
     tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     committed = IsolationLevel.READ_COMMITTED
-    with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as cluster:
+    with ClusterMetadata(ClientConfig.from_properties(client)) as cluster:
         eventually(lambda: latest_offsets(cluster, tps, committed) == latest_offsets(cluster, tps), what="all is ended")
         ends = latest_offsets(cluster, tps)
         batches = (batch for tp in tps for batch in fetch_range(cluster, tp, 0, ends[tp], isolation=committed))
         return sorted(int(record.value) for batch in batches for record in iter_records(batch))
 
 
-def _happens(servers, topic, seed, **options):
-    history = _History(servers, topic, seed, **options)
+def _happens(client, administrator, topic, seed, **options):
+    history = _History(client, administrator, topic, seed, **options)
     try:
         history.live()
     finally:
         history.close()
     expected = ("SPARKLOG_TRANSACTION_ENDED", "SPARKLOG_BATCH_OVERTAKEN")
     assert not [error for error in history.told if error.error_code not in expected]
-    assert _values(servers, topic) == list(range(2 * BATCHES))
+    assert _values(client, topic) == list(range(2 * BATCHES))
+
+
+@pytest.fixture
+def client(any_client):
+    return any_client
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
-def test_a_hostile_history(servers, make_topic, seed):
-    _happens(servers, make_topic(PARTITIONS), seed, is_patient=False)
+def test_a_hostile_history(client, administrator, make_topic, seed):
+    _happens(client, administrator, make_topic(PARTITIONS), seed, is_patient=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_many_hostile_histories(servers, make_topic):
-    for seed in range(4, 28):
-        _happens(servers, make_topic(PARTITIONS, suffix=f"-{seed}"), seed, is_patient=True)
+def test_many_hostile_histories(client, administrator, make_topic):
+    """On a secure cluster a few."""
+    for seed in range(4, 6 if "security.protocol" in client else 28):
+        _happens(client, administrator, make_topic(PARTITIONS, suffix=f"-{seed}"), seed, is_patient=True)
+
+
+def _clients_of(cluster):
+    """What is told to a client, and to an administrator."""
+    if isinstance(cluster, SecureClusterHarness):
+        return cluster.client("spark"), cluster.client("admin")
+    open_to_all = {"bootstrap.servers": cluster.bootstrap_servers}
+    return open_to_all, open_to_all
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_hostile_histories_with_restarts(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [(ClusterHarness, range(100, 106)), (SecureClusterHarness, range(106, 108))],
+    ids=["sparklog", "secure"],
+)
+def test_hostile_histories_with_restarts(tmp_path, kind, seeds):
     """The broker is killed between any two steps; all the scopes share a partition of the decisions."""
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
-    with ClusterHarness(tmp_path / "cluster", settings=settings) as cluster:
+    with kind(tmp_path / "cluster", settings=settings) as cluster:
 
         def restart():
             cluster.kill_broker(0)
             cluster.start_broker(0)
 
-        servers = cluster.bootstrap_servers
-        with Admin({"bootstrap.servers": servers}) as admin:
+        clients = _clients_of(cluster)
+        with Admin(clients[1]) as admin:
             admin.create_topics([NewTopic(DECISIONS_TOPIC, 1, 1, {"cleanup.policy": "compact"})])
-            for seed in range(100, 106):
+            for seed in seeds:
                 admin.create_topics([NewTopic(f"out-{seed}", PARTITIONS)])
-                _happens(servers, f"out-{seed}", seed, is_patient=True, restart=restart)
+                _happens(*clients, f"out-{seed}", seed, is_patient=True, restart=restart)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_hostile_histories_over_decisions_that_are_cleaned(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [(ClusterHarness, range(200, 208)), (SecureClusterHarness, range(208, 210))],
+    ids=["sparklog", "secure"],
+)
+def test_hostile_histories_over_decisions_that_are_cleaned(tmp_path, kind, seeds):
     """Between any two steps, with transactions of others open; all the scopes share a partition of the decisions."""
     gone = []
-    with ClusterHarness(tmp_path / "cluster") as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+    with kind(tmp_path / "cluster") as cluster, Admin(_clients_of(cluster)[1]) as admin:
 
         def clean():
             ((_, outcome),) = admin.compact([DECISIONS_TOPIC]).items()
@@ -264,7 +289,7 @@ def test_hostile_histories_over_decisions_that_are_cleaned(tmp_path):
             gone.append(0 if outcome.run is None else outcome.run.messages_before - outcome.run.messages_after)
 
         admin.create_topics([NewTopic(DECISIONS_TOPIC, 1, 1, {"cleanup.policy": "compact"})])
-        for seed in range(200, 208):
+        for seed in seeds:
             admin.create_topics([NewTopic(f"out-{seed}", PARTITIONS)])
-            _happens(cluster.bootstrap_servers, f"out-{seed}", seed, is_patient=seed % 3 == 0, clean=clean)
-    assert sum(each > 0 for each in gone) > 8
+            _happens(*_clients_of(cluster), f"out-{seed}", seed, is_patient=seed % 3 == 0, clean=clean)
+    assert sum(each > 0 for each in gone) > len(seeds)

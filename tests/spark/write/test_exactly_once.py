@@ -32,6 +32,11 @@ PARTITIONS = 3
 
 
 @pytest.fixture
+def client(any_client):
+    return any_client
+
+
+@pytest.fixture
 def committed(metadata, read):
     """The committed numbers in a topic, sorted; nothing may be open any more."""
 
@@ -72,11 +77,11 @@ def numbers(spark):
 
 
 @pytest.fixture
-def stream(spark, servers, tmp_path):
+def stream(spark, client_options, tmp_path):
     """``stream(source, out, sink=...)``: copy what there is, a few rows a batch, under one checkpoint a test."""
 
     def run(source, out, sink="sparklog", checkpoint=tmp_path, **options):
-        settings = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
+        settings = {**client_options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
         frame = spark.readStream.format("sparklog").options(subscribe=source, minPartitions="2", **settings).load()
         writer = frame.select("key", "value").writeStream.format(sink).options(topic=out, **settings, **options)
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
@@ -100,19 +105,19 @@ def filled(make_topic, produce):
     return fill
 
 
-def test_a_batch_write_is_whole_and_leaves_nothing_open(numbers, write, read, make_topic, committed, servers):
+def test_a_batch_write_is_whole_and_leaves_nothing_open(numbers, write, read, make_topic, committed, client):
     topic = make_topic(partitions=PARTITIONS)
     write(numbers(1000), topic=topic)
     assert committed(topic) == list(range(1000))
     assert read(subscribe="__spark_decisions").count() > 0
     assert read(subscribePattern="__spark.*").count() == 0
-    with Admin({"bootstrap.servers": servers}) as admin:
+    with Admin(client) as admin:
         names = [each.transactional_id for each in admin.list_transactions(states=["Ongoing"])]
     assert not [name for name in names if name.startswith("sparklog-spark/write-")]
 
 
 @pytest.fixture
-def fails_half_way(servers):
+def fails_half_way(client):
     """``frame.mapInArrow(fails_half_way(topic), ...)``: the second task fails once the first has written 50 rows."""
 
     def failing(topic):
@@ -122,7 +127,7 @@ def fails_half_way(servers):
             if TaskContext.get().partitionId() == 0:
                 yield from batches
                 return
-            with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as cluster:
+            with ClusterMetadata(ClientConfig.from_properties(client)) as cluster:
                 eventually(lambda: sum(latest_offsets(cluster, tps).values()) == 50, what="the first task has written")
             raise ValueError("no more")
 
@@ -232,10 +237,10 @@ def test_a_query_whose_commit_does_not_return(spark, stream, filled, make_topic,
     assert committed(out) == list(range(60))
 
 
-def test_a_batch_written_for_each(spark, servers, filled, make_topic, committed, tmp_path):
+def test_a_batch_written_for_each(spark, client_options, filled, make_topic, committed, tmp_path):
     """foreachBatch is at least once; with a name and a version for each batch the writes in it are exactly once."""
     source, out = filled(20), make_topic(partitions=PARTITIONS, suffix="-out")
-    settings = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
+    settings = {**client_options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
     frame = spark.readStream.format("sparklog").options(subscribe=source, **settings).load().select("key", "value")
 
     def twice(batch, number):
@@ -273,9 +278,14 @@ class _Job:
 
 
 @pytest.fixture
-def job(spark, servers, tmp_path, quick_spark):
+def job(request, spark, client, tmp_path, quick_spark):
+    environment = dict(quick_spark)
+    if "security.protocol" in client:
+        environment[ENVIRONMENT] = str(request.getfixturevalue("secure_cluster").client_file("spark"))
+
     def make(source, out):
-        return _Job([servers, source, out, tmp_path / "checkpoint"], tmp_path / "job.log", quick_spark)
+        places = [client["bootstrap.servers"], source, out, tmp_path / "checkpoint"]
+        return _Job(places, tmp_path / "job.log", environment)
 
     return make
 
