@@ -166,10 +166,16 @@ class MixedCluster:
 
 
 def promised_by_both(replica: dict[str, Any]) -> dict[str, Any]:
-    """Of a replica, as ``histories.replicas`` describes it, without the last stable offsets of the transaction index: a
-    follower of Kafka's finds them when it has appended all of an answer, and knows then of transactions that began
-    later (``UnifiedLog.append``)."""
-    return {**replica, "aborted": [each[:3] for each in replica["aborted"]]} if "aborted" in replica else replica
+    """Of a replica, as ``histories.replicas`` describes it, what brokers of both kinds have.
+
+    A snapshot of Kafka's has of a producer its last batch alone. A follower of Kafka's finds the last stable offsets of
+    the transaction index when it has appended all of an answer, and knows then of transactions that began later
+    (``UnifiedLog.append``).
+    """
+    if "aborted" not in replica:
+        return replica
+    producers = {id_: [epoch, told[-1:], *more] for id_, (epoch, told, *more) in replica["producers"].items()}
+    return {**replica, "producers": producers, "aborted": [each[:3] for each in replica["aborted"]]}
 
 
 def _is_told(admin: AdminClient) -> bool:
