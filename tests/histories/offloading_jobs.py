@@ -72,14 +72,19 @@ class OffloadingJobs(Repeating):
         self._settings = settings
         self._chance = Random(f"offloading jobs {seed}")
         self._jobs: list[ChildProcess | None] = [None] * _JOBS
+        self._commits_before = [0] * _JOBS
+        """So many there were when each of the jobs was started."""
         self._lives = 0
 
     def once(self) -> None:
-        if self._chance.random() < _KILLED:
-            self._kill(self._chance.randrange(_JOBS))
+        """One that was started after the last commit is left alone: a machine may be so slow that none would come."""
+        commits = sum(map(self._count, self._topics))
+        doomed = self._chance.randrange(_JOBS)
+        if self._chance.random() < _KILLED and commits > self._commits_before[doomed]:
+            self._kill(doomed)
         for number, job in enumerate(self._jobs):
             if job is None or not job.alive:
-                self._jobs[number] = self._started(ends=False)
+                self._jobs[number], self._commits_before[number] = self._started(ends=False), commits
 
     def stop(self) -> None:
         """The jobs are killed, whatever they are about."""
@@ -95,7 +100,10 @@ class OffloadingJobs(Repeating):
 
     def commits(self) -> int:
         """In the place with the fewest."""
-        return min(len(list(self._place(each).glob("_manifests/*.json"))) for each in self._topics)
+        return min(map(self._count, self._topics))
+
+    def _count(self, kind: str) -> int:
+        return len(list(self._place(kind).glob("_manifests/*.json")))
 
     def batches(self, tp: TopicPartition) -> list[Event]:
         """Those that the place of segments has, as a ``final log`` event tells them."""
