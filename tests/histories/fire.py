@@ -203,7 +203,8 @@ class Fire(ReplicatedDrill):
         return next(each for each in self.cluster.brokers if each.own_address == address)
 
     def is_in_first_life(self, address: str) -> bool:
-        return self._at(address).life == 1
+        life: int = self._at(address).life
+        return life == 1
 
     def term(self, address: str, tp: TopicPartition) -> str | None:
         """A life of the broker, as long as it has this replica: one that is taken away and comes back begins anew."""
@@ -440,7 +441,8 @@ class Fire(ReplicatedDrill):
 
     def _serves(self, broker: Any) -> bool:
         self._start_again(broker)  # it may have given up while ZooKeeper was away
-        return broker.is_ready()
+        ready: bool = broker.is_ready()
+        return ready
 
     def _heal(self) -> None:
         self._undo_all()
