@@ -98,7 +98,8 @@ class MixedFaultyCluster(FaultyCluster):
         self, home: Path, number: int, zookeeper: str, settings: Mapping[str, object]
     ) -> FaultyBroker | KafkaMember:
         if self._kinds[number] == OURS:
-            return super()._broker(home, number, zookeeper, settings)
+            ours: FaultyBroker = super()._broker(home, number, zookeeper, settings)
+            return ours
         log_dirs = self._log_dirs_of(home, number)
         told = {**QUICK_SETTINGS, **settings, "log.dirs": ",".join(map(str, log_dirs))}
         port = free_port()

@@ -263,12 +263,12 @@ def test_hostile_histories_with_restarts(tmp_path, kind, seeds):
             cluster.kill_broker(0)
             cluster.start_broker(0)
 
-        clients = _clients_of(cluster)
-        with Admin(clients[1]) as admin:
+        client, administrator = _clients_of(cluster)
+        with Admin(administrator) as admin:
             admin.create_topics([NewTopic(DECISIONS_TOPIC, 1, 1, {"cleanup.policy": "compact"})])
             for seed in seeds:
                 admin.create_topics([NewTopic(f"out-{seed}", PARTITIONS)])
-                _happens(*clients, f"out-{seed}", seed, is_patient=True, restart=restart)
+                _happens(client, administrator, f"out-{seed}", seed, is_patient=True, restart=restart)
 
 
 @pytest.mark.slow
@@ -281,15 +281,18 @@ def test_hostile_histories_with_restarts(tmp_path, kind, seeds):
 def test_hostile_histories_over_decisions_that_are_cleaned(tmp_path, kind, seeds):
     """Between any two steps, with transactions of others open; all the scopes share a partition of the decisions."""
     gone = []
-    with kind(tmp_path / "cluster") as cluster, Admin(_clients_of(cluster)[1]) as admin:
+    with kind(tmp_path / "cluster") as cluster:
+        client, administrator = _clients_of(cluster)
+        with Admin(administrator) as admin:
 
-        def clean():
-            ((_, outcome),) = admin.compact([DECISIONS_TOPIC]).items()
-            assert outcome.error is None
-            gone.append(0 if outcome.run is None else outcome.run.messages_before - outcome.run.messages_after)
+            def clean():
+                ((_, outcome),) = admin.compact([DECISIONS_TOPIC]).items()
+                assert outcome.error is None
+                gone.append(0 if outcome.run is None else outcome.run.messages_before - outcome.run.messages_after)
 
-        admin.create_topics([NewTopic(DECISIONS_TOPIC, 1, 1, {"cleanup.policy": "compact"})])
-        for seed in seeds:
-            admin.create_topics([NewTopic(f"out-{seed}", PARTITIONS)])
-            _happens(*_clients_of(cluster), f"out-{seed}", seed, is_patient=seed % 3 == 0, clean=clean)
+            admin.create_topics([NewTopic(DECISIONS_TOPIC, 1, 1, {"cleanup.policy": "compact"})])
+            for seed in seeds:
+                admin.create_topics([NewTopic(f"out-{seed}", PARTITIONS)])
+                how = {"is_patient": seed % 3 == 0, "clean": clean}
+                _happens(client, administrator, f"out-{seed}", seed, **how)
     assert sum(each > 0 for each in gone) > len(seeds)

@@ -102,4 +102,4 @@ def main(servers, topic, home):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
