@@ -101,12 +101,18 @@ def test_a_write_that_the_disk_refuses_is_made_up_for(points, tmp_path, step):
     assert in_file(tmp_path) == {TP: 9}
 
 
-@pytest.mark.parametrize("text", ["", "0\n2\nt 0 7\n", "0\n1\nt 0 -7\n", "1\n1\nt 0 7\n", "garbage", "\xff"])
+@pytest.mark.parametrize("text", ["0\n2\nt 0 7\n", "0\n1\nt 0 -7\n", "1\n1\nt 0 7\n", "garbage", "\xff"])
 def test_a_file_that_cannot_be_read_says_nothing(points, tmp_path, caplog, text):
     (tmp_path / CLEANER_OFFSETS).write_bytes(text.encode("latin-1"))
     points.load()
     assert points.of(TP) is None
     assert "every compacted log there is cleaned from its start" in caplog.text
+
+
+def test_an_empty_file_is_that_of_a_broker_of_kafkas_that_has_cleaned_nothing(points, tmp_path, caplog):
+    (tmp_path / CLEANER_OFFSETS).touch()
+    points.load()
+    assert (points.of(TP), caplog.text) == (None, "")
 
 
 def opened(home, *names):
