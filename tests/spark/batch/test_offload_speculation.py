@@ -1,21 +1,18 @@
 """A task that Spark does twice at a time, on two executors: both attempts write, and the place has each row once."""
 
-import os
 import random
-import sys
 from pathlib import Path
 
 import pytest
-from fix_spark import QUICK_JVM
 from spark.batch.offloaded import Sent, in_log, in_parquet, in_table, last_of_each_key
-from spark.batch.speculated_job import FILES, ROUNDS, UPSERT
+from spark.batch.speculated_offload import FILES, ROUNDS, UPSERT
+from spark.speculation import run_speculated
 
 from sparklog.client import Producer
 from sparklog.spark.lake.places.file_manifest import read_manifest
-from sparklog.testing.programs import run_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(1800)]
-PROGRAM = Path(__file__).with_name("speculated_job.py")
+PROGRAM = Path(__file__).with_name("speculated_offload.py")
 
 
 def test_two_attempts_write_and_one_counts(spark, interpreted, delta_jars, quick_spark, cluster, make, tmp_path):
@@ -25,8 +22,7 @@ def test_two_attempts_write_and_one_counts(spark, interpreted, delta_jars, quick
         sent = Sent(random.Random(0), topic, 2, keys=20)
         for _ in range(6):
             sent.write(producer, least=10)
-    environment = {**os.environ, **quick_spark, "JAVA_TOOL_OPTIONS": QUICK_JVM, "SPARK_LOCAL_IP": "127.0.0.1"}
-    run_program([sys.executable, PROGRAM, servers, topic, tmp_path], tmp_path, timeout=1500, environment=environment)
+    run_speculated(PROGRAM, servers, topic, tmp_path, quick_spark)
     log = in_log(spark, servers, topic)
     for kind, heard in ROUNDS:
         place = tmp_path / f"{kind}-{heard}"

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
+from spark.write.committed import values_in
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.client.admin.prepared import PreparedTransaction
@@ -21,7 +22,6 @@ from sparklog.client.admin.transactions import TransactionListing
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import latest_offsets
-from sparklog.client.consumer.fetch.range_reader import fetch_range
 from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
 from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, BatchRefused, CorruptRecord, DataSourceError, ErrorCode
@@ -29,7 +29,6 @@ from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.partitioning import partition_for
-from sparklog.record.records import iter_records
 from sparklog.spark.write import decider as decider_module
 from sparklog.spark.write import decision_index, decisions
 from sparklog.spark.write.attempt import AttemptResult, write_prepared
@@ -99,17 +98,7 @@ def attempt(metadata, admin, scope, tp):
 @pytest.fixture
 def visible(metadata, tp):
     """The committed values, when nothing is open any more."""
-    return lambda: committed_in(metadata, tp)
-
-
-def committed_in(metadata, tp):
-    def is_settled():
-        return latest_offsets(metadata, [tp], IsolationLevel.READ_COMMITTED) == latest_offsets(metadata, [tp])
-
-    eventually(is_settled, what="nothing is open")
-    end = latest_offsets(metadata, [tp])[tp]
-    batches = fetch_range(metadata, tp, 0, end, isolation=IsolationLevel.READ_COMMITTED)
-    return [bytes(record.value) for batch in batches for record in iter_records(batch)]
+    return lambda: values_in(metadata, tp)
 
 
 def test_what_is_decided_is_committed_and_the_rest_aborted(decider, attempt, visible):
@@ -570,7 +559,7 @@ def test_a_topic_that_is_deleted_while_it_is_written_to_takes_the_batch_along(
     written = sink.write(TaskAttempt(scope.name, "run", 0, 0, 1), iter([rows]))
     sink.commit(scope.name, 0, [written], run="run")
     metadata.invalidate(topic)
-    assert committed_in(metadata, TopicPartition(topic, 0)) == [b"row"]
+    assert values_in(metadata, TopicPartition(topic, 0)) == [b"row"]
 
 
 def test_a_write_that_begins_tasks_is_alive():
