@@ -69,6 +69,7 @@ def _same(found, expected):
         assert found[group] == (flights, departed, None if mean is None else pytest.approx(mean)), group
 
 
+@pytest.mark.slow  # a first run is in the guided tour, and that a query goes on is in tests of the source
 def test_a_second_run_goes_on_and_adds_to_windows_that_are_there(spark, delta_jars, bootstrap, topic, send, tmp_path):
     flights = load_flights(FLIGHTS)
     options = DelayOptions(

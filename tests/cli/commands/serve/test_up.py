@@ -208,6 +208,7 @@ def test_brokers_listen_everywhere_where_that_is_asked_and_zookeeper_never(start
     assert up.stop(signal.SIGTERM) == 0
 
 
+@pytest.mark.slow  # integration/test_ensemble.py has an ensemble that loses a member under a broker
 def test_an_ensemble_goes_on_without_a_member_that_comes_back(start, run, topic, processes_left):
     up = start("--zookeepers", "3")
     assert re.findall(r"^ZooKeeper (\d) +\S+:\d+ +process", up.said, re.MULTILINE) == ["1", "2", "3"]
