@@ -33,6 +33,8 @@ MOMENTS = ("shown", "written", "committed", "told")
 VICTIMS = ("driver", "JVM", "both")
 _COMMIT = re.compile(r"/(_delta_log|_manifests)/\d+\.json$")
 _METADATA = re.compile(r"/(_delta_log|_manifests)/")
+_JVM_ENDED = re.compile(r"offload: Spark's JVM has ended, start the job again: |JAVA_GATEWAY_EXITED")
+"""While it worked, or before the driver had spoken to it."""
 _TOLD = re.compile(r"^version \d+: .*$", re.MULTILINE)
 
 
@@ -76,8 +78,11 @@ class OffloadProcess:
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
 
-    def kill(self, victim):
-        """A driver whose JVM was killed says so and ends. A JVM whose driver was killed ends too, but not at once."""
+    def kill(self, victim, write):
+        """A driver whose JVM was killed says so and ends: one that has nothing to do, with the records of ``write``.
+
+        A JVM whose driver was killed ends too, but not at once.
+        """
         jvm = self._jvm()
         self._jvms.append(jvm)
         if victim != "driver":
@@ -85,9 +90,10 @@ class OffloadProcess:
         if victim != "JVM":
             self._child.kill()
         else:
+            write()()
             fate, said = self.wait(), self._child.output()
             assert fate == "exited with status 1", said[-4000:]
-            assert "offload: Spark's JVM has ended, start the job again: " in said, said[-4000:]
+            assert _JVM_ENDED.search(said), said[-4000:]
 
     def close(self):
         """Nothing is left of it."""
@@ -179,7 +185,7 @@ class Drill:
         self._maybe(self._fire.step)
         self._write_and_await(moment)
         _log.info("%s: %s killed", moment, victim)
-        self._job.kill(victim)
+        self._job.kill(victim, self._write)
         self._maybe(self._fire.step)
 
     def _lose_workers(self, moment):
