@@ -12,7 +12,7 @@ import sys
 import pytest
 from packages.pythons import HOUSE, copy_of_the_house, make_package, python_of
 
-from sparklog.cli.commands.serve.broker import RUN
+from sparklog.cli.commands.serve.broker import RUN, RunUnlessNamed
 from sparklog.cli.main import cli
 from sparklog.testing.broker import BrokerHarness
 
@@ -48,8 +48,8 @@ def test_an_image_runs_as_no_root_with_its_data_outside_and_is_stopped_in_order(
 def test_what_an_image_runs_is_a_command_of_ours(stage):
     name, *arguments = json.loads(last(stage, "CMD"))
     command = cli.get_command(None, name)
-    if command.name == "broker":
-        command = command.commands[RUN]  # what follows "broker" at once is its options
+    if isinstance(command, RunUnlessNamed):
+        command = command.commands[RUN]
     options = {option for each in command.params for option in each.opts} | {"--help"}
     assert {each for each in arguments if each.startswith("--")} <= options
 
