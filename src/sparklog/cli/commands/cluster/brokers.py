@@ -42,9 +42,15 @@ class _Brokers(NamedTuple):
             return "gone"
         return "silent" if broker in self.silent else "up"
 
-    def address(self, broker: BrokerId) -> str | None:
+    def identity(self, broker: BrokerId) -> dict[str, object]:
         at = self.info.brokers.get(broker)
-        return None if at is None else str(at)
+        return {
+            "broker": broker,
+            "state": self.state(broker),
+            "address": None if at is None else str(at),
+            "rack": self.info.racks.get(broker),
+            "controller": broker == self.info.controller,
+        }
 
     def counts(self, broker: BrokerId) -> dict[str, int]:
         share = self.shares[broker]
@@ -143,11 +149,7 @@ def _row(found: _Brokers, broker: BrokerId) -> dict[str, object]:
     directories = found.directories.get(broker)
     rooms = [each.usable_bytes for each in directories or () if each.usable_bytes >= 0]
     return {
-        "broker": broker,
-        "state": found.state(broker),
-        "address": found.address(broker),
-        "rack": found.info.racks.get(broker),
-        "controller": broker == found.info.controller,
+        **found.identity(broker),
         **found.counts(broker),
         "bytes": None if directories is None else sum(sum(each.sizes.values()) for each in directories),
         "least free": min(rooms, default=None),
@@ -160,11 +162,7 @@ def _facts(
     share, values = found.shares[broker], {each.name: each.value for each in entries or ()}
     port = values.get("sparklog.metrics.port")
     return {
-        "broker": broker,
-        "state": found.state(broker),
-        "address": found.address(broker),
-        "rack": found.info.racks.get(broker),
-        "controller": broker == found.info.controller,
+        **found.identity(broker),
         "protocol": release,
         "listeners": _listeners(values),
         "advertised listeners": values.get("advertised.listeners") or None,
