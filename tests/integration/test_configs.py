@@ -7,7 +7,7 @@ import time
 import pytest
 from integration import wire
 
-from sparklog.errors import ErrorCode
+from sparklog.errors import ConnectionFailed, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     AlterConfigsRequest,
@@ -236,6 +236,29 @@ def test_a_brokers_settings_lie_over_each_other_and_survive_a_restart(alone):
         assert value(connection, BROKER, "0", "log.segment.bytes") == ("40000", STATIC)
         assert describe(connection, BROKER, "") == {}
         assert wire.produce(connection, TopicPartition("t", 0), wire.batch_of(b"x" * 500))[0] is ErrorCode.NONE
+
+
+def test_a_broker_does_not_start_while_a_topic_has_settings_that_cannot_be_read(alone, chroot):
+    """Under other settings its logs could lose records."""
+    with wire.connect(alone.address) as connection:
+        for topic in ("a", "broken"):
+            assert wire.create_topic(connection, topic)[0] is ErrorCode.NONE
+            assert wire.produce(connection, TopicPartition(topic, 0), wire.batch_of(b"x"))[0] is ErrorCode.NONE
+    alone.kill()
+    zk = ZkClient(chroot, session_timeout=10.0, on_session=lambda _: None)
+    try:
+        path = "/config/topics/broken"
+        before, _ = zk.kazoo.get(path)
+        zk.kazoo.set(path, b"{")
+        with pytest.raises(ConnectionFailed, match=rf"znode {path} does not hold JSON"):
+            alone.start()
+        zk.kazoo.set(path, before)
+    finally:
+        zk.close()
+    alone.start()
+    with wire.connect(alone.address) as connection:
+        assert wire.read_all(connection, TopicPartition("a", 0)) == [b"x"]
+        assert wire.read_all(connection, TopicPartition("broken", 0)) == [b"x"]
 
 
 def test_how_long_producers_are_remembered_changes_at_once(alone_and_looking):

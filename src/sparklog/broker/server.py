@@ -254,7 +254,10 @@ class Broker:
 
     async def _load_logs(self) -> None:
         topics = await self._zookeeper.run(self._zookeeper.client.topics.names)
-        configs = {topic: await self._settings.topic(topic) for topic in topics}
+        configs = await self._settings.topics(topics)
+        for topic in set(topics) - configs.keys():
+            # its logs cannot be opened under other settings: those could delete its records, so this raises
+            configs[topic] = await self._settings.topic(topic)
         await self._loop.run_in_executor(None, self._logs.load, configs, self._why_stray)
         self._logs.on_failure = self._hear_disk_failed
 

@@ -3,7 +3,7 @@
 A broker that changes settings writes them, then a notification under ``/config/changes``; every broker takes over what
 notifications name, or reads all settings again (``broker.following``). A lost watch costs seconds. A znode that is
 malformed is named in the log and keeps no other from being taken over; what it said before stays in force. At the start
-there is no before: a broker whose own settings are malformed does not start.
+there is no before: a broker does not start where its own settings or those of a topic are malformed.
 
 Two rules keep older settings from coming back over newer ones. What changes is taken over by one at a time, for a
 request and a notification may tell of two changes at once: what is read last is in force last. And a partition that was
