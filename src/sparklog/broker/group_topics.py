@@ -51,14 +51,16 @@ class GroupTopics:
         return found
 
     async def look_up(self, regexes: Collection[str]) -> None:
-        """Where topics change meanwhile, ``matching`` looks again."""
-        if not self._unknown(regexes):
-            return
-        async with self._looking:
-            wanted, version, names = self._unknown(regexes), self.version, self._names()
-            found = await asyncio.to_thread(lambda: {regex: _found(regex, names) for regex in wanted})
-            if version == self.version:
-                self._remember(found)
+        """When this returns ``matching`` has all of them at hand, until the end of this turn of the loop.
+
+        Where topics change meanwhile it looks again: to understand an expression may take a second, so never on the loop.
+        """
+        while self._unknown(regexes):
+            async with self._looking:
+                wanted, version, names = self._unknown(regexes), self.version, self._names()
+                found = await asyncio.to_thread(lambda: {regex: _found(regex, names) for regex in wanted})  # noqa: B023
+                if version == self.version:
+                    self._remember(found, beside=regexes)
 
     def _names(self) -> list[str]:
         return [each.name for each in self._metadata.topics() if each.name not in INTERNAL_TOPICS]
@@ -71,12 +73,17 @@ class GroupTopics:
         if self._matched_version != self.version:
             self._matched, self._matched_version, self._matched_bytes = {}, self.version, 0
 
-    def _remember(self, found: dict[str, Found]) -> None:
-        more = sum(len(regex) + _OF_A_NAME * _count(each) for regex, each in found.items())
-        if self._matched_bytes + more > _MOST:
-            self._matched, self._matched_bytes = {}, 0
+    def _remember(self, found: dict[str, Found], beside: Collection[str] = ()) -> None:
+        """Where it is too much, what is known of others than ``beside`` is forgotten."""
+        if self._matched_bytes + _weight(found) > _MOST:
+            self._matched = {regex: self._matched[regex] for regex in beside if regex in self._matched}
+            self._matched_bytes = _weight(self._matched)
         self._matched |= found
-        self._matched_bytes += more
+        self._matched_bytes += _weight(found)
+
+
+def _weight(matched: dict[str, Found]) -> int:
+    return sum(len(regex) + _OF_A_NAME * _count(each) for regex, each in matched.items())
 
 
 def _count(found: Found) -> int:

@@ -258,6 +258,43 @@ def test_expressions_are_looked_up_off_the_loop(monkeypatch: pytest.MonkeyPatch)
     assert threading.current_thread() not in threads
 
 
+def test_expressions_are_looked_up_off_the_loop_again_if_topics_change_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names, threads = ["a"], []
+    cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [SimpleNamespace(name=each) for each in names])
+    topics = GroupTopics(cache)
+
+    def slow(regex: str, known: list[str]) -> frozenset[str]:
+        threads.append(threading.current_thread())
+        if cache.topics_version < 3:  # a topic is made while the expression is looked at
+            cache.topics_version += 1
+            names.append(f"topic-{cache.topics_version}")
+        return frozenset(known)
+
+    monkeypatch.setattr(group_topics, "matching", slow)
+    asyncio.run(topics.look_up(["."]))
+    assert topics.matching(".") == {"a", "topic-2", "topic-3"}
+    assert threading.current_thread() not in threads
+
+
+def test_what_a_group_needs_at_once_is_remembered_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def seen(regex: str, names: list[str]) -> frozenset[str]:
+        threads.append(threading.current_thread())
+        return frozenset(names)
+
+    monkeypatch.setattr(group_topics, "matching", seen)
+    cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
+    topics = GroupTopics(cache)
+    long = [letter * (group_topics._MOST // 2 - 1000) for letter in "abc"]
+    asyncio.run(topics.look_up(long[:2]))
+    asyncio.run(topics.look_up(long))
+    assert [*map(topics.matching, long)] == [frozenset()] * 3
+    assert threading.current_thread() not in threads
+
+
 def test_what_expressions_match_is_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = []
 
