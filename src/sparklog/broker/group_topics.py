@@ -53,7 +53,7 @@ class GroupTopics:
     async def look_up(self, regexes: Collection[str]) -> None:
         """When this returns ``matching`` has all of them at hand, until the end of this turn of the loop.
 
-        Where topics change meanwhile it looks again: to understand an expression may take a second, so never on the loop.
+        Where topics change meanwhile it looks again: to understand an expression takes long, so never on the loop.
         """
         while self._unknown(regexes):
             async with self._looking:
