@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -78,6 +79,19 @@ class AtOnce(ThreadPoolExecutor):
             done.set_result(call(*args, **named))
         except Exception as error:
             done.set_exception(error)
+        return done
+
+
+class Kept(ThreadPoolExecutor):
+    """Does what it is given when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Callable[[], None]] = []
+
+    def submit(self, call: Any, /, *args: Any, **named: Any) -> Any:
+        done: Future[Any] = Future()
+        self.calls.append(lambda: done.set_result(call(*args, **named)))
         return done
 
 
@@ -426,6 +440,25 @@ def test_list(loop: Any, client: Client, version: int) -> None:
             client.broker.clock.advance(1)
             assert await listed(duration_filter=1000) == []
             assert await listed(duration_filter=999) == ["Ongoing"]
+
+    loop.run_until_complete(body())
+
+
+def test_expressions_are_matched_one_at_a_time(loop: Any, client: Client) -> None:
+    """Each may take a second of a thread, and what reads cold segments waits for the same few threads."""
+    threads = Kept()
+
+    async def body() -> None:
+        loop.set_default_executor(threads)
+        request = ListTransactionsRequest(transactional_id_pattern="x")
+        asked = [loop.create_task(client.call(list_transactions, 2, request)) for _ in range(3)]
+        for number in range(3):
+            while len(threads.calls) <= number:
+                await asyncio.sleep(0)
+            await asyncio.sleep(1)  # of the clock of the loop: what could go on has gone on
+            assert len(threads.calls) == number + 1
+            threads.calls[number]()
+        assert [answer.error_code for answer in await asyncio.gather(*asked)] == [0, 0, 0]
 
     loop.run_until_complete(body())
 

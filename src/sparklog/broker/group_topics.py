@@ -58,7 +58,7 @@ class GroupTopics:
         while self._unknown(regexes):
             async with self._looking:
                 wanted, version, names = self._unknown(regexes), self.version, self._names()
-                found = await asyncio.to_thread(lambda: {regex: _found(regex, names) for regex in wanted})  # noqa: B023
+                found = await asyncio.to_thread(_all_found, wanted, names)
                 if version == self.version:
                     self._remember(found, beside=regexes)
 
@@ -80,6 +80,10 @@ class GroupTopics:
             self._matched_bytes = _weight(self._matched)
         self._matched |= found
         self._matched_bytes += _weight(found)
+
+
+def _all_found(regexes: Collection[str], names: list[str]) -> dict[str, Found]:
+    return {regex: _found(regex, names) for regex in regexes}
 
 
 def _weight(matched: dict[str, Found]) -> int:

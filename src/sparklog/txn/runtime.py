@@ -144,6 +144,8 @@ class TransactionCoordinator:
         """Transactions that were completed here, by how, and whether they were of two phases."""
         self.decisions = 0
         """Of these the committed ones of Spark's sinks' deciders, each of which is a decision."""
+        self.matching = asyncio.Lock()
+        """Held while a thread matches ids by an expression: the threads are few, and cold reads wait for them."""
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of ``__transaction_state`` whose leader coordinates the id."""

@@ -28,7 +28,8 @@ async def handle(broker: BrokerContext, request: ApiRequest[ListTransactionsRequ
     try:
         if message.transactional_id_pattern:  # to understand it may take long
             ids = [each.transactional_id for each in found]
-            matched = await asyncio.to_thread(matching, message.transactional_id_pattern, ids)
+            async with broker.transactions.matching:
+                matched = await asyncio.to_thread(matching, message.transactional_id_pattern, ids)
             found = [each for each in found if each.transactional_id in matched]
     except ApiError as refused:
         error, found = refused.code, []
