@@ -7,12 +7,14 @@ from uuid import UUID
 import pytest
 from compaction.keyed import append, fill
 from log.directories.test_manager import Later, crash
+from log.samples import batch_of, whole, write_cleaned
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from sparklog.log.directories.cleaner_points import CleanerPoints
 from sparklog.log.directories.directory import LogDir
+from sparklog.log.directories.making import NewPartition
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.loader import Knowledge
 from sparklog.structs import TopicPartition
@@ -115,15 +117,15 @@ def test_an_empty_file_is_that_of_a_broker_of_kafkas_that_has_cleaned_nothing(po
     assert (points.of(TP), caplog.text) == (None, "")
 
 
-def opened(home, *names):
+def opened(home, *names, config=CONFIG):
     logs = LogManager(
         [home / name for name in names or ("a",)],
-        CONFIG,
+        config,
         ManualClock(),
         Later(),
         defaults=Knowledge(high_watermark=2**62),
     )
-    logs.load({"t": CONFIG})
+    logs.load({"t": config})
     return logs
 
 
@@ -234,4 +236,29 @@ def test_a_log_that_comes_back_to_a_directory_does_not_find_an_old_point(tmp_pat
     logs.futures[TP] = there
     logs.replace(TP, there)
     assert logs.cleaner_point(TP) is None
+    crash(logs)
+
+
+def test_a_log_that_waits_for_room_stays_clean_however_often_it_is_tried(tmp_path):
+    """The policy is ``delete`` by then: a hole of which no cleaning is known is the lost end of a segment."""
+    logs = opened(tmp_path)
+    log = logs.get_or_create(TP, CONFIG, ID)
+    while log.segment_count < 5:
+        log.append_as_leader(batch_of(1000, key=b"k"), 0)
+    first, second, third, *_ = log.segment_facts()
+    log.flush()
+    kept = next(iter(log._segments.first.log.batches()))
+    write_cleaned(log.directory, 0, [bytes(log._segments.first.log.read(kept.position, kept.size))], log.config)
+    log.replace_segments([0], [first.base_offset, second.base_offset])
+    clean_up_to(logs, third.base_offset)
+    expected = whole(log)
+    logs.close()
+    deleting = parse(TopicConfig, {"segment.bytes": "1000"})
+    with FaultyFiles(tmp_path / "a" / "t-0", fail_at=0, lasting=True, error=errno.ENOSPC, steps=("open",)):
+        logs = opened(tmp_path, config=deleting)
+        assert logs.plan([NewPartition(TP, deleting, ID, is_new=False)])()[TP].error is not None
+        logs.checkpoint()
+    crash(logs)
+    logs = opened(tmp_path, config=deleting)
+    assert whole(logs.logs[TP]) == expected
     crash(logs)

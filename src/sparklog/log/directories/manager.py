@@ -367,9 +367,9 @@ class LogManager:
         """On any thread. One sync makes all the directories last; each log is opened and has its files."""
         try:
             for each in new:
-                home.cleaner_points.forget(
-                    each.tp
-                )  # of one that is gone: a crash may have come before the file said so
+                # Of one that is gone: a crash may have come before the file said so. What waits for room was cleaned.
+                if not self.unusable.waits_for_room(each.tp):
+                    home.cleaner_points.forget(each.tp)
             home.cleaner_points.write()
             if any(home.names(each.tp) for each in new):
                 self.checkpoint_dir(home)
