@@ -91,10 +91,21 @@ class ConfluentProducer:
         return True
 
     def poll(self, seconds: float) -> None:
-        self._producer.poll(seconds)
+        self._serve(self._producer.poll, seconds)
 
     def flush(self, seconds: float) -> int:
-        return int(self._producer.flush(seconds))
+        return int(self._serve(self._producer.flush, seconds))
+
+    @classmethod
+    def _serve(cls, method: Callable[[float], Any], seconds: float) -> Any:
+        """confluent-kafka 2.16 raises a fatal error while it calls back, and SystemError from that where a further
+        call back comes after it."""
+        try:
+            return cls._call(method, seconds)
+        except SystemError as error:
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            raise _failure(error.__cause__) from error
 
     def begin(self) -> None:
         """Refused for good after records were given up that may have been sent: librdkafka 2.16 gives their sequence
@@ -105,7 +116,7 @@ class ConfluentProducer:
         The alarm ends the process: librdkafka 2.16 was seen never to return from sending offsets where the
         connection to the group's coordinator broke just before, whatever its timeout; the broker is not asked anything
         meanwhile."""
-        self._producer.poll(0)
+        self.poll(0)
         if self._gave_up:
             raise ClientFailed("the next records would have the sequence numbers of those that were given up")
         signal.alarm(HANGS_S)
@@ -118,7 +129,7 @@ class ConfluentProducer:
         self._call(self._producer.commit_transaction, REQUEST_S)
 
     def abort(self) -> None:
-        self._producer.flush(REQUEST_S)  # what is answered is not given up
+        self.flush(REQUEST_S)  # what is answered is not given up
         self._call(self._producer.abort_transaction, REQUEST_S)
 
 

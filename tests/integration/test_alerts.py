@@ -15,7 +15,6 @@ from integration import wire
 from integration.prometheus import Prometheus
 from integration.raw_producer import RawProducer
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError
 
 from sparklog.cli.main import cli
 from sparklog.client import Admin, NewTopic, Producer
@@ -149,7 +148,7 @@ def test_an_offload_that_falls_behind(broker, admin, raised, topic):
     write(broker, topic, age_ms=2 * HOUR_MS)
     written_ms = int(time.time() * 1000)
     (waiting,) = eventually(
-        lambda: [each for each in admin.describe_retention([topic]).values() if each.checked_ms > written_ms]
+        lambda: [each for each in admin.describe_retention([topic]).values() if (each.checked_ms or 0) > written_ms]
     )
     nearly_full = str(waiting.held_bytes * 10 // 9)
     with raised("SparklogOffloadBehind") as is_raised:
@@ -222,18 +221,23 @@ class Thief:
     def __init__(self, connect_string):
         self._connect_string = connect_string
         self._holding = None
+        self._is_held = False
 
     def take(self):
-        """True when it is held, by another session than before."""
+        """True when it is held, by another session than before; from that one it is taken in one step, so that the
+        broker does not come between.
+        """
         before, self._holding = self._holding, KazooClient(self._connect_string)
         self._holding.start(60)
+        taking = self._holding.transaction()
+        if self._is_held:
+            taking.delete("/brokers/ids/0")
+        taking.create("/brokers/ids/0", b"{}", ephemeral=True)
+        self._is_held = not any(isinstance(each, Exception) for each in taking.commit())
         if before is not None:
             before.stop()
             before.close()
-        with suppress(NodeExistsError):
-            self._holding.create("/brokers/ids/0", b"{}", ephemeral=True)
-            return True
-        return False
+        return self._is_held
 
     def close(self):
         self._holding.stop()
