@@ -281,6 +281,35 @@ def test_what_is_not_read_is_skipped_and_checked_too():
     assert _read(_of("int"), _z(1) * 5000, writer) == (None, "it is nested too deeply")
 
 
+_NULLS = {"type": "array", "items": "null"}
+
+
+@pytest.mark.parametrize(
+    "items", ["null", {"type": "fixed", "name": "Z", "size": 0}, _nested(), _nested({"name": "n", "type": "null"})]
+)
+def test_elements_that_take_no_bytes_and_are_not_read_cost_nothing(items):
+    """A few bytes of a value can claim more of them than any memory holds."""
+    writer = {**_of("int"), "fields": [{"name": "x", "type": {"type": "array", "items": items}}, *_of("int")["fields"]]}
+    assert _read(_of("int"), _z(1 << 60) + _z(-(1 << 62)) + _z(0) + _z(0) + _z(5), writer) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [
+        ((1024,), None),
+        ((24, 1000), None),
+        ((1025,), "it is not of the schema: a has more than 1024 elements that take no bytes"),
+        ((1000, 25), "it is not of the schema: a has more than 1024 elements that take no bytes"),
+    ],
+)
+def test_only_few_elements_that_take_no_bytes_are_read(blocks, told):
+    reader = _of({"type": "array", "items": ["null", "int"]})
+    data = b"".join(map(_z, blocks)) + _z(0)
+    padded = {**_of(_NULLS), "fields": [*_of(_NULLS)["fields"], {"name": "rest", "type": "bytes"}]}
+    value, error = _read(reader, data + _z(9000) + bytes(9000), padded)
+    assert (value and len(value), error) == (None if told else 1024, told)
+
+
 _EVERYTHING = {
     "type": "record",
     "name": "R",

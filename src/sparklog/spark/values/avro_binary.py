@@ -21,8 +21,8 @@ Raises Unreadable, and IndexError if the bytes end too early.
 
 INTS = range(-(1 << 31), 1 << 31)
 LONGS = range(-(1 << 63), 1 << 63)
-_MOST_EMPTY = 1 << 10
-"""How many elements a block may have beyond the bytes that are left: only empty records and nulls take none."""
+_FEW = 1 << 10
+"""How many elements an array may have that take no bytes: a few bytes can claim any number of them."""
 
 
 def wrong(where: str, what: str) -> Unreadable:
@@ -163,6 +163,23 @@ def array(element: Read, where: str) -> Read:
     return read
 
 
+def array_of_empty(element: Read | None, where: str) -> Read:
+    """Reads an array whose elements take no bytes: nulls, empty records. None stands for one that is skipped."""
+
+    def read(data: bytes, at: int) -> tuple[list[Any], int]:
+        found: list[Any] = []
+        count, at = _count(data, at)
+        while count:
+            if element is not None:
+                if len(found) + count > _FEW:
+                    raise wrong(where, f"has more than {_FEW} elements that take no bytes")
+                found += [element(data, at)[0] for _ in range(count)]
+            count, at = _count(data, at)
+        return found, at
+
+    return read
+
+
 def map_of(value_of: Read, where: str) -> Read:
     key_of = string(f"a key of {where}")
 
@@ -180,13 +197,19 @@ def map_of(value_of: Read, where: str) -> Read:
 
 
 def _block(data: bytes, at: int, where: str) -> tuple[int, int]:
+    """``_count``, of a block whose elements take a byte each at least; a small one may end too early."""
+    count, at = _count(data, at)
+    if count > _FEW and count > len(data) - at:
+        raise wrong(where, f"has {count} elements in the {len(data) - at} bytes that are left")
+    return count, at
+
+
+def _count(data: bytes, at: int) -> tuple[int, int]:
     """How many elements the block has that begins there, 0 at the end; if negative, the size in bytes follows."""
     count, at = long(data, at)
     if count < 0:
         count = -count
         _, at = long(data, at)
-    if count > _MOST_EMPTY and count > len(data) - at:
-        raise wrong(where, f"has {count} elements in the {len(data) - at} bytes that are left")
     return count, at
 
 

@@ -123,7 +123,10 @@ class _Resolution:
     def _composite(self, written: Mapping[str, Any], wanted: Mapping[str, Any] | None, where: str) -> Read:
         kind = written["type"]
         if kind == "array":
-            return avro_binary.array(self.read(written["items"], wanted and wanted["items"], f"{where}[]"), where)
+            element = self.read(written["items"], wanted and wanted["items"], f"{where}[]")
+            if self._is_empty(written["items"], ()):
+                return avro_binary.array_of_empty(wanted and element, where)
+            return avro_binary.array(element, where)
         if kind == "map":
             return avro_binary.map_of(self.read(written["values"], wanted and wanted["values"], f"{where}{{}}"), where)
         if kind == "enum":
@@ -131,6 +134,18 @@ class _Resolution:
         if wanted is None:
             return avro_binary.record([(None, self.read(each["type"], None, where)) for each in written["fields"]], {})
         return self._resolved_record(written, wanted, where)
+
+    def _is_empty(self, writer: Any, within: tuple[str, ...]) -> bool:
+        """Whether values of the type take no bytes. ``within``: the records that it is a field of."""
+        if isinstance(writer, list):
+            return False
+        written = _full(writer, self._writers)
+        if written["type"] == "fixed":
+            return bool(written["size"] == 0)
+        if written["type"] not in ("record", "error"):
+            return bool(written["type"] == "null")
+        name = written["name"]
+        return name not in within and all(self._is_empty(each["type"], (*within, name)) for each in written["fields"])
 
     def _skip(self, written: Mapping[str, Any]) -> Read:
         """Only a type that is skipped may be recursive."""
