@@ -125,7 +125,7 @@ class _Resolution:
         if kind == "array":
             element = self.read(written["items"], wanted and wanted["items"], f"{where}[]")
             if self._is_empty(written["items"], ()):
-                return avro_binary.array_of_empty(wanted and element, where)
+                return avro_binary.array_of_empty(None if wanted is None else element, where)
             return avro_binary.array(element, where)
         if kind == "map":
             return avro_binary.map_of(self.read(written["values"], wanted and wanted["values"], f"{where}{{}}"), where)
