@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import zipfile
@@ -27,9 +28,8 @@ from web.serving import Browser
 
 from sparklog import __version__
 from sparklog.config.properties import load_properties
-from sparklog.errors import ConfigError
 from sparklog.local.jars import jars_root
-from sparklog.local.ports import free_port, require_free
+from sparklog.local.ports import free_port
 from sparklog.testing.eventually import eventually
 from sparklog.testing.librdkafka import librdkafka_settings
 
@@ -96,16 +96,23 @@ def elsewhere(tmp_path):
     return directory
 
 
-def free_ports(count):
-    """The first of so many free ones in a row."""
+def free_ports(count, kept):
+    """The first of so many free ones in a row; nobody else is given one of them until ``kept`` is closed.
+
+    As with ``free_port`` they are bound and never listen, so that a server that names one can.
+    """
     while True:
         first = free_port()
-        try:
-            for port in range(first + 1, first + count):
-                require_free("127.0.0.1", port, "the test", "")
-        except ConfigError:
-            continue
-        return first
+        with ExitStack() as held:
+            try:
+                for port in range(first + 1, first + count):
+                    chosen = held.enter_context(socket.socket())
+                    chosen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    chosen.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            kept.push(held.pop_all())
+            return first
 
 
 class Reader:
@@ -113,11 +120,11 @@ class Reader:
 
     def __init__(self, directory, elsewhere, wheels):
         self.directory = directory
-        self.web_port, metrics = free_port(), free_ports(4)
+        self.web_port, metrics = free_port(), free_ports(4, ports := ExitStack())
         self._here = {"/tmp/day": str(directory / "day"), "8080": str(self.web_port), "9090": str(free_port())}
         self._here |= {str(9308 + number): str(metrics + number) for number in range(4)}
         self._elsewhere, self._wheels = elsewhere, list(wheels)
-        self._kept, self._services = [], {}
+        self._kept, self._services, self._ports = [], {}, ports
         self._killing = ""
 
     def __enter__(self):
@@ -125,7 +132,7 @@ class Reader:
         return self
 
     def __exit__(self, *_):
-        with ExitStack() as stack:
+        with self._ports, ExitStack() as stack:
             for process in self._services.values():
                 stack.callback(self._stop, process)
 
