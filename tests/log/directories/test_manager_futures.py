@@ -13,7 +13,7 @@ from log.samples import batch_of
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import DiskFull, LogClosed, LogDirFailed
-from sparklog.log.checkpoints import RECOVERY_POINTS, read_offsets
+from sparklog.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_offsets
 from sparklog.log.directories.futures import FutureLogs
 from sparklog.log.directories.making import NewPartition
 from sparklog.log.directories.manager import LogManager
@@ -305,3 +305,15 @@ def test_where_a_log_begins_after_a_deletion_is_said(rig, caplog):
     assert rig.logs.delete_old_segments(TP, 3)
     assert f"{TP} now begins at offset 3" in caplog.text
     assert not rig.logs.delete_old_segments(TP, 3)
+
+
+def test_how_far_it_was_cleaned_is_known_where_a_partition_was_until_that_is_gone(rig):
+    rig.dir(rig.a).cleaner_points.set(TP, 2)
+    copies = FutureLogs(rig.logs)
+    old = copies.swap(TP)
+    rig.logs.checkpoint_dir(rig.dir(rig.a))
+    assert read_offsets(rig.a / CLEANER_OFFSETS).get(TP) == 2, "after a power cut it may be the partition again"
+    copies.secure(rig.logs.logs[TP])
+    assert read_offsets(rig.b / CLEANER_OFFSETS).get(TP) == 2
+    copies.retire(old, rig.logs.logs[TP])
+    assert TP not in read_offsets(rig.a / CLEANER_OFFSETS)

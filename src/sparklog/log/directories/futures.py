@@ -180,6 +180,7 @@ class FutureLogs:
             doomed = moved.rename_doomed(old.directory, old.tp)
         except OSError as error:
             raise disk_refused(f"cannot rename {old.directory}", error) from error
+        home.cleaner_points.forget(old.tp)
         self._logs.checkpoint_dir(home)
         with suppress(OSError):  # it costs the next start a look
             moved.unmark(new.directory)

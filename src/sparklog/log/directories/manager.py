@@ -338,13 +338,13 @@ class LogManager:
         del self.futures[tp]
 
     def _move_cleaner_point(self, tp: TopicPartition, before: Log, log: Log) -> None:
-        points, theirs = self.dirs.of(before.directory).cleaner_points, self.dirs.of(log.directory).cleaner_points
-        offset = points.of(tp)
+        """The directory of the one before keeps its own: after a power cut that may be the partition again."""
+        theirs = self.dirs.of(log.directory).cleaner_points
+        offset = self.dirs.of(before.directory).cleaner_points.of(tp)
         if offset is None:
             theirs.forget(tp)  # of a time when the partition was there before
         else:
             theirs.set(tp, offset)
-            points.forget(tp)
 
     def cleaner_point(self, tp: TopicPartition) -> int | None:
         """Up to where the partition's log is clean; None if it never was cleaned."""
