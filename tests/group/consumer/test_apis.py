@@ -238,14 +238,20 @@ def test_the_brokers_topics_are_matched_without_its_own() -> None:
         topics.matching("(")
 
 
-def test_expressions_are_looked_up_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = []
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """On which an expression was looked at, once for each time; it matches all topics."""
+    looked: list[threading.Thread] = []
 
-    def slow(regex: str, names: list[str]) -> frozenset[str]:
-        threads.append(threading.current_thread())
+    def match(_regex: str, names: list[str]) -> frozenset[str]:
+        looked.append(threading.current_thread())
         return frozenset(names)
 
-    monkeypatch.setattr(group_topics, "matching", slow)
+    monkeypatch.setattr(group_topics, "matching", match)
+    return looked
+
+
+def test_expressions_are_looked_up_off_the_loop(threads: list[threading.Thread]) -> None:
     cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
     topics = GroupTopics(cache)
 
@@ -278,14 +284,7 @@ def test_expressions_are_looked_up_off_the_loop_again_if_topics_change_meanwhile
     assert threading.current_thread() not in threads
 
 
-def test_what_a_group_needs_at_once_is_remembered_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = []
-
-    def seen(regex: str, names: list[str]) -> frozenset[str]:
-        threads.append(threading.current_thread())
-        return frozenset(names)
-
-    monkeypatch.setattr(group_topics, "matching", seen)
+def test_what_a_group_needs_at_once_is_remembered_however_much_it_is(threads: list[threading.Thread]) -> None:
     cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
     topics = GroupTopics(cache)
     long = [letter * (group_topics._MOST // 2 - 1000) for letter in "abc"]
