@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from sparklog.errors import ConfigError
-from sparklog.local.ports import free_port, require_free
+from sparklog.local.ports import free_port, keep_port, require_free
 
 
 def test_a_free_port_can_be_listened_on():
@@ -37,6 +37,12 @@ def test_the_holder_of_a_port_is_no_obstacle_to_its_server():
             require_free("127.0.0.1", port, "a test", "unused")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a port be held for a server to come")
+def test_a_port_is_kept_once():
+    with pytest.raises(OSError, match="in use"):
+        keep_port(free_port())
 
 
 def test_a_taken_port_is_named_with_the_remedy():

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import zipfile
@@ -29,7 +28,7 @@ from web.serving import Browser
 from sparklog import __version__
 from sparklog.config.properties import load_properties
 from sparklog.local.jars import jars_root
-from sparklog.local.ports import free_port
+from sparklog.local.ports import free_port, keep_port
 from sparklog.testing.eventually import eventually
 from sparklog.testing.librdkafka import librdkafka_settings
 
@@ -96,23 +95,16 @@ def elsewhere(tmp_path):
     return directory
 
 
-def free_ports(count, kept):
-    """The first of so many free ones in a row; nobody else is given one of them until ``kept`` is closed.
-
-    As with ``free_port`` they are bound and never listen, so that a server that names one can.
-    """
+def free_ports(count):
+    """The first of so many free ones in a row, which nobody else is given."""
     while True:
         first = free_port()
-        with ExitStack() as held:
-            try:
-                for port in range(first + 1, first + count):
-                    chosen = held.enter_context(socket.socket())
-                    chosen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    chosen.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            kept.push(held.pop_all())
-            return first
+        try:
+            for port in range(first + 1, first + count):
+                keep_port(port)
+        except OSError:
+            continue
+        return first
 
 
 class Reader:
@@ -120,11 +112,11 @@ class Reader:
 
     def __init__(self, directory, elsewhere, wheels):
         self.directory = directory
-        self.web_port, metrics = free_port(), free_ports(4, ports := ExitStack())
+        self.web_port, metrics = free_port(), free_ports(4)
         self._here = {"/tmp/day": str(directory / "day"), "8080": str(self.web_port), "9090": str(free_port())}
         self._here |= {str(9308 + number): str(metrics + number) for number in range(4)}
         self._elsewhere, self._wheels = elsewhere, list(wheels)
-        self._kept, self._services, self._ports = [], {}, ports
+        self._kept, self._services = [], {}
         self._killing = ""
 
     def __enter__(self):
@@ -132,7 +124,7 @@ class Reader:
         return self
 
     def __exit__(self, *_):
-        with self._ports, ExitStack() as stack:
+        with ExitStack() as stack:
             for process in self._services.values():
                 stack.callback(self._stop, process)
 

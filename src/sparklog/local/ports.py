@@ -15,7 +15,7 @@ LOOPBACK: Final = "127.0.0.1"
 HIGHEST_PORT: Final = 65_535
 _HOLDS_MOST: Final = 200
 _held: Final[deque[int]] = deque()
-"""Descriptors of sockets that are bound and never listen, one a port that ``free_port`` chose: the latest of them."""
+"""Descriptors of sockets that are bound and never listen, one a port that is kept: the latest of them."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -25,9 +25,18 @@ def free_port(host: str = "127.0.0.1") -> int:
     connection nor by a second ``free_port``, while a process that names it, as a server does that is told its port, can
     listen on it (``SO_REUSEADDR`` on both sides). Elsewhere another process may be faster.
     """
+    return keep_port(0, host)
+
+
+def keep_port(port: int, host: str = "127.0.0.1") -> int:
+    """``free_port`` of this very port, if it is not 0. Raises OSError where it is in use."""
     chosen = socket.socket(_family(host))
-    chosen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    chosen.bind((host, 0))
+    try:
+        chosen.bind((host, port))
+        chosen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # later, or two could keep the same
+    except OSError:
+        chosen.close()
+        raise
     port = int(chosen.getsockname()[1])
     if sys.platform != "linux":
         chosen.close()
