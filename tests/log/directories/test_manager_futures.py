@@ -13,7 +13,7 @@ from log.samples import batch_of
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import DiskFull, LogClosed, LogDirFailed
-from sparklog.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_offsets
+from sparklog.log.checkpoints import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
 from sparklog.log.directories.futures import FutureLogs
 from sparklog.log.directories.making import NewPartition
 from sparklog.log.directories.manager import LogManager
@@ -317,3 +317,16 @@ def test_how_far_it_was_cleaned_is_known_where_a_partition_was_until_that_is_gon
     assert read_offsets(rig.b / CLEANER_OFFSETS).get(TP) == 2
     copies.retire(old, rig.logs.logs[TP])
     assert TP not in read_offsets(rig.a / CLEANER_OFFSETS)
+
+
+def test_where_a_partition_begins_is_known_where_it_was_until_that_is_gone(rig):
+    rig.logs.advance_start(TP, 2)
+    rig.future.append_as_follower(batch_of(1, 2, 3))
+    copies = FutureLogs(rig.logs)
+    old = copies.swap(TP)
+    rig.logs.checkpoint_dir(rig.dir(rig.a))
+    assert read_offsets(rig.a / LOG_START_OFFSETS).get(TP) == 2, "after a power cut it may be the partition again"
+    copies.secure(rig.logs.logs[TP])
+    assert read_offsets(rig.b / LOG_START_OFFSETS).get(TP) == 2
+    copies.retire(old, rig.logs.logs[TP])
+    assert TP not in read_offsets(rig.a / LOG_START_OFFSETS)

@@ -123,6 +123,15 @@ def test_what_was_deleted_last_stays_deleted(homes, starts):
     assert starts["b"] == 1
 
 
+@pytest.mark.parametrize(("start", "begins"), [(2, 2), (3, 3), (7, 3)])
+def test_what_was_deleted_stays_deleted_where_the_copy_lost_its_end(homes, start, begins):
+    log_at(homes[0], 0, 0, 0)
+    moved.mark(log_at(homes[1], 0))
+    starts = {"a": 1, "b": start}
+    assert settle(homes, starts=starts) == ["a"]
+    assert starts["a"] == begins, "no later than the log's end"
+
+
 def test_a_mark_is_an_empty_file_and_goes_once(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))

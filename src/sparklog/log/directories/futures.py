@@ -181,6 +181,7 @@ class FutureLogs:
         except OSError as error:
             raise disk_refused(f"cannot rename {old.directory}", error) from error
         home.cleaner_points.forget(old.tp)
+        self._logs.leaving.pop(old.tp, None)
         self._logs.checkpoint_dir(home)
         with suppress(OSError):  # it costs the next start a look
             moved.unmark(new.directory)

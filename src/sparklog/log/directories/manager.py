@@ -124,6 +124,8 @@ class LogManager:
         """Copies under way, in other directories than the logs: changed by ``FutureLogs`` and its caller."""
         self.dormant: dict[TopicPartition, Path] = {}
         """Copies that an earlier start began and that are not open."""
+        self.leaving: dict[TopicPartition, Log] = {}
+        """What a copy has taken the place of, until it is gone: after a power cut it may be the partition again."""
         self.unusable = UnusablePartitions()
         self.being_cut: set[TopicPartition] = set()
         """Partitions that the disk thread cuts: no other thread reads them, appends to them or changes them."""
@@ -333,6 +335,7 @@ class LogManager:
         """The partition's copy is the partition's log."""
         self._move_cleaner_point(tp, self.logs[tp], log)
         self._held[self.logs[tp].directory.parent] -= 1
+        self.leaving[tp] = self.logs[tp]
         self.logs[tp] = log  # before the other is changed: see _state_of
         self._held[log.directory.parent] += 1
         del self.futures[tp]
@@ -792,8 +795,8 @@ class LogManager:
         """
         before = frozenset(self.unusable)
         futures = self._logs_in(log_dir, self.futures.copy())  # first: one that becomes the log is one of those then
-        logs = self.logs.copy()
-        return futures | self._logs_in(log_dir, logs), before.union(self.unusable)
+        logs = self._logs_in(log_dir, self.logs.copy())  # before the next: what it gives way to is one of those then
+        return self._logs_in(log_dir, self.leaving.copy()) | futures | logs, before.union(self.unusable)
 
     @staticmethod
     def _logs_in(log_dir: LogDir, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, Log]:

@@ -3,7 +3,8 @@
 A copy that is complete gets the file ``MARK``, and then the partition's own name; only after that the old directory
 gives up the name. So a crash may leave two of one name, one of them marked, and both may be the partition: the old one
 until the last records were copied, the new one from then on. The one that goes further is: the other has nothing that
-this one lacks. A marked one that goes less far is a copy under way again; an old one is removed.
+this one lacks. A marked one that goes less far is a copy under way again; an old one is removed. What was deleted in
+either stays deleted in the one that is kept.
 
 The mark goes when the old directory is gone for certain. While a log directory is out of service it may be in that.
 """
@@ -83,9 +84,13 @@ def settle(found: Mapping[Path, Found], know: Know, keep_start: KeepStart, *, is
     for home, tp in marked:
         others = [each for each, here in found.items() if each != home and tp in here]
         if len(others) == 1:
-            start = know(found[others[0]][tp], tp).log_start_offset
+            places = found[others[0]][tp], found[home][tp]
+            start = max(know(each, tp).log_start_offset for each in places)
             if _choose(found, others[0], home, tp, know):
-                keep_start(found[home][tp], tp, max(start, know(found[home][tp], tp).log_start_offset))
+                keep_start(found[home][tp], tp, start)
+            else:  # it may lack the end of what was deleted while the other was the partition
+                kept, _ = places
+                keep_start(kept, tp, min(start, end_of(kept, know(kept, tp)).offset))
         elif not others and is_complete:
             unmark(found[home][tp])
 
