@@ -104,6 +104,8 @@ def test_a_broker_is_asked_again_for_what_it_has_not_cleaned_yet():
     assert outcomes[Replica(ZERO, 2)].error is None
     of_two = [message for broker, message, _ in session.asked if broker == 2]
     assert [(named(each), each.since_ms) for each in of_two] == [([ZERO, ONE], -1), ([ZERO], 77), ([ZERO], 77)]
+    first, *others = [each.timeout_ms for each in of_two]
+    assert (first, all(others)) == (0, True), "from when on a cleaning counts is known before the client waits"
     assert {lane for *_, lane in session.asked} == {"compaction"}
 
 

@@ -180,12 +180,16 @@ class CompactionAdmin(AdminBase):
     async def _compact_some(
         self, broker: BrokerId, partitions: list[TopicPartition]
     ) -> dict[Replica, CompactionOutcome]:
-        """Ask again as long as the broker is at it."""
+        """Ask again as long as the broker is at it.
+
+        The first request does not wait: its answer is there soon, and says since when a cleaning counts. So none is
+        missed where a later answer is lost and the request is sent again.
+        """
         found: dict[Replica, CompactionOutcome] = {}
-        left, since_ms = partitions, -1
+        left, since_ms, timeout_ms = partitions, -1, 0
         while left:
-            answer = await self._ask_to_compact(broker, left, since_ms)
-            since_ms = answer.since_ms
+            answer = await self._ask_to_compact(broker, left, since_ms, timeout_ms)
+            since_ms, timeout_ms = answer.since_ms, self._timeout_ms
             told = {
                 TopicPartition(topic.name, each.partition_index): each
                 for topic in answer.topics
@@ -197,7 +201,7 @@ class CompactionAdmin(AdminBase):
         return found
 
     async def _ask_to_compact(
-        self, broker: BrokerId, partitions: list[TopicPartition], since_ms: int
+        self, broker: BrokerId, partitions: list[TopicPartition], since_ms: int, timeout_ms: int
     ) -> CompactPartitionsResponse:
         topics = [
             CompactPartitionsRequest.CompactedTopic(name=name, partitions=numbers)
@@ -205,9 +209,7 @@ class CompactionAdmin(AdminBase):
         ]
 
         def build(version: int) -> CompactPartitionsRequest:
-            return CompactPartitionsRequest(
-                version=version, topics=topics, timeout_ms=self._timeout_ms, since_ms=since_ms
-            )
+            return CompactPartitionsRequest(version=version, topics=topics, timeout_ms=timeout_ms, since_ms=since_ms)
 
         async def ask() -> CompactPartitionsResponse:
             return await self._session.request(broker, ApiKey.COMPACT_PARTITIONS, build, lane=_LANE)

@@ -178,6 +178,26 @@ def test_one_that_takes_longer_is_asked_for_again_and_cleaned_once(broker):
     asyncio.run(run())
 
 
+def test_a_cleaning_that_outlives_two_requests_is_told_with_its_figures(broker):
+    """The second waited for a cleaning of its own, which found nothing, and was told that nothing was to be cleaned."""
+
+    async def scenario():
+        gate = broker.cleaner.gates[TP] = asyncio.Event()
+        first = await answered(broker, {"users": [0]}, timeout_ms=0)
+        broker.cleaner.failures[TP] = NothingToClean("nothing is left")
+        second = asyncio.create_task(answered(broker, {"users": [0]}, since_ms=first.since_ms))
+        while len(broker.cleaner.asked) < 2:
+            await asyncio.sleep(0)
+        broker.clock.advance(1)
+        broker.cleaner.last_runs[TP] = LastRun(broker.clock.now_ms(), STATS)
+        gate.set()
+        return await second
+
+    answer = asyncio.run(scenario())
+    assert told(answer) == [(TP, ErrorCode.NONE, None)]
+    assert answer.topics[0].partitions[0].messages_before == 40
+
+
 def test_an_earlier_cleaning_does_not_count(broker):
     broker.cleaner.last_runs[TP] = LastRun(broker.clock.now_ms() - 1, CleanerStats(messages_written=99))
     answer = asyncio.run(answered(broker, {"users": [0]}, since_ms=broker.clock.now_ms()))

@@ -53,7 +53,9 @@ async def handle(broker: BrokerContext, request: ApiRequest[CompactPartitionsReq
             if known is not None:
                 outcomes[tp] = known
             else:  # no more of these than logs that are here: all of them are waited for in one turn
-                cleanings[tp] = broker.loop.create_task(_cleaned(broker, tp), name=f"cleaning of {tp}")
+                cleanings[tp] = broker.loop.create_task(
+                    _cleaned(broker, tp, message.since_ms), name=f"cleaning of {tp}"
+                )
         if cleanings:
             await asyncio.wait(cleanings.values(), timeout=max(message.timeout_ms, 0) / 1000)
         outcomes |= {tp: _outcome(each) async for tp, each in broker.turns.paced(cleanings.items())}
@@ -74,18 +76,22 @@ def _known(broker: BrokerContext, rights: Rights, tp: TopicPartition, since_ms: 
         return _Outcome(error.code, error.reason)
     if "compact" not in policy:
         return _Outcome(NOT_COMPACTED, f"its cleanup.policy is {','.join(policy)}")
+    return _cleaned_since(broker, tp, since_ms)
+
+
+def _cleaned_since(broker: BrokerContext, tp: TopicPartition, since_ms: int) -> _Outcome | None:
     last = broker.cleaner.last_run(tp)
     if since_ms != _ASKED_FIRST and last is not None and last.ended_ms >= since_ms:
         return _Outcome(ErrorCode.NONE, None, last)
     return None
 
 
-async def _cleaned(broker: BrokerContext, tp: TopicPartition) -> _Outcome:
-    """What became of ``tp``."""
+async def _cleaned(broker: BrokerContext, tp: TopicPartition, since_ms: int) -> _Outcome:
+    """What became of ``tp``; where the cleaning asked for before was still under way, and left nothing, that one."""
     try:
         stats = await broker.cleaner.clean(tp)
     except NothingToClean as nothing:
-        return _Outcome(ErrorCode.NONE, str(nothing))
+        return _cleaned_since(broker, tp, since_ms) or _Outcome(ErrorCode.NONE, str(nothing))
     except NotCleaned as error:
         is_unreadable = tp in broker.cleaner.uncleanable
         code = ErrorCode.KAFKA_STORAGE_ERROR if is_unreadable else ErrorCode.OPERATION_NOT_ATTEMPTED
