@@ -174,7 +174,7 @@ def test_a_topic_that_is_deleted(query, metadata, make_topic, produce):
     assert sorted(running.batch()) == [b"a", b"b"]
     AdminClient(metadata).delete_topics([gone])
     produce(there, {"value": b"c"})
-    impatient = {"subscribe": both, "kafka.default.api.timeout.ms": "1000"}
+    impatient = {"subscribe": both, "kafka.default.api.timeout.ms": "3000"}
     with pytest.raises(DataSourceError, match=rf"SPARKLOG_DATA_LOSS_DELETED.*{gone}-0, read up to offset 1"):
         query(running.checkpoint, **impatient).batch()
     lenient = query(running.checkpoint, **impatient, failOnDataLoss="false")
