@@ -219,6 +219,38 @@ def test_a_partition_that_is_gone(make_planner, fail):
         assert planner.ranges(_at(start), _at({_A: 10, _B: 4})) == [OffsetRange(_A, 3, 10, _ID)]
 
 
+class _OldMetadata(_Resolver):
+    """Some brokers do not know yet how the topic has grown: the first ``late`` answers lack its last partition."""
+
+    late = 2
+
+    def partitions(self, read_before=()):
+        self.late -= 1
+        self.others = {} if self.late < 0 else {_A: _ID}
+        return dict(self.others or self.ids)
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_partition_that_a_broker_does_not_know_yet_is_not_gone(make_planner, fail, clock, caplog):
+    planner, _ = make_planner(failOnDataLoss=fail)
+    cluster = planner.__dict__["_resolver"] = _OldMetadata()
+    cluster.set({_A: 10, _B: 9})
+    assert planner.end({_A: 3, _B: 4}) == {_A: 10, _B: 9}
+    assert cluster.late < 0 < clock.monotonic()
+    assert "DATA_LOSS" not in caplog.text
+
+
+def test_a_new_partition_that_a_broker_does_not_know_yet_is_read_when_a_batch_runs_again(make_planner):
+    planner, cluster = make_planner()
+    cluster.set({_A: 10, _B: 9})
+    asked = iter([{_A: _ID}] * 4)
+    cluster.existing = lambda _: next(asked, dict(cluster.ids))
+    assert planner.ranges(_at({_A: 3}), _at({_A: 10, _B: 4})) == [
+        OffsetRange(_A, 3, 10, _ID),
+        OffsetRange(_B, 0, 4, _ID),
+    ]
+
+
 def test_a_topic_created_again_is_noticed(make_planner):
     planner, cluster = make_planner()
     cluster.set({_A: 10})

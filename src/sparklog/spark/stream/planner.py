@@ -14,11 +14,12 @@ from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.clock import Clock, SystemClock
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.spark.options.limits import Edge
 from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets, limited
 from sparklog.spark.read.options import ReadOptions
-from sparklog.spark.read.resolver import OffsetResolver
+from sparklog.spark.read.resolver import OffsetResolver, TopicIds
 from sparklog.spark.read.sizes import PartitionSizes, SizeEstimator
 from sparklog.spark.stream.group_progress import GroupProgress
 from sparklog.spark.stream.offset import Epochs, StreamOffset
@@ -135,7 +136,7 @@ class StreamPlanner:
 
         Partitions that are gone keep their offsets, in the checkpoint too.
         """
-        ids = self._resolver.partitions(start.offsets)
+        ids = self._complete(lambda: self._resolver.partitions(start.offsets), start)
         now = self._known(ids)
         created_again = self._created_again(start, now)
         self._check_gone({tp: each for tp, each in start.offsets.items() if tp not in ids}, created_again)
@@ -145,6 +146,34 @@ class StreamPlanner:
         lost = self._lost_records(ahead, now.offsets)
         offsets = {**kept, **now.offsets, **{tp: ahead[tp] for tp in ahead.keys() - lost}}
         return StreamOffset(offsets, {**start.topic_ids, **now.topic_ids}, now.epochs)
+
+    def _complete(self, ask: Callable[[], TopicIds], read: StreamOffset) -> TopicIds:
+        """What ``ask`` finds. A topic loses no partition while it exists: a broker that knows fewer than were ``read``
+        has old metadata, and is asked again for a moment.
+        """
+        backoff = self._cluster.backoff()
+        while True:
+            found = ask()
+            late = self._not_known_yet(read, [tp for tp in read.offsets if tp not in found and tp not in self._gone])
+            if late is None:
+                return found
+            try:
+                backoff.wait(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the broker does not know {late}"))
+            except ApiError:
+                return found
+
+    def _not_known_yet(self, read: StreamOffset, missing: list[TopicPartition]) -> TopicPartition | None:
+        """One of ``missing`` whose topic is there without it."""
+        there = self._resolver.existing({tp.topic for tp in missing}) if missing else {}
+        topics = StreamOffset({}, _by_topic(there))
+        return next(
+            (
+                tp
+                for tp in missing
+                if tp not in there and tp.topic in topics.topic_ids and read.is_same_topic(tp.topic, topics)
+            ),
+            None,
+        )
 
     def _check_gone(self, gone: Offsets, created_again: set[str]) -> None:
         self._gone &= gone.keys()
@@ -226,7 +255,10 @@ class StreamPlanner:
         if unknown:
             topics = {tp.topic for tp in unknown}
             starts_at_first = self._options.starting is Edge.EARLIEST or start != self._initial
-            there = self._resolver.existing(topics) if starts_at_first else self._resolver.partitions(end.offsets)
+            there = self._complete(
+                lambda: self._resolver.existing(topics) if starts_at_first else self._resolver.partitions(end.offsets),
+                end._replace(offsets={tp: end.offsets[tp] for tp in unknown}),
+            )
             found = self._resolver.earliest([tp for tp in unknown if tp in there])
             for tp in unknown:
                 self._first_offsets[keys[tp]] = self._first(tp, found, end)
