@@ -328,6 +328,52 @@ async def test_a_move_gets_another_aim(stage):
     assert stage.home() == "a"
 
 
+async def leave_something(stage):
+    """Move a partition that begins at 2 and ends at 5 to ``b``; the disk of ``a`` has no room for another name."""
+    stage.lead()
+    stage.append(*(batch() for _ in range(5)))
+    stage.replicas.delete_records(TP, 2)
+    with FaultyFiles(stage.homes["a"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("rename",)):
+        await stage.alter("b")
+        await stage.moved()
+    assert (stage.home(), stage.names("a"), stage.names("b")) == ("b", ["t-0"], ["t-0"])
+
+
+@pytest.mark.parametrize("aim", ["a", "c"])
+def test_what_a_move_could_not_remove_is_in_no_later_moves_way(tmp_path, aim):
+    """The log directory that has it would count as failed, or a start would find three."""
+
+    async def test():
+        async with stage_at(tmp_path) as stage:
+            await leave_something(stage)
+            before = stage.contents()
+            await stage.alter(aim)
+            await stage.moved()
+            assert (stage.home(), stage.contents(), stage.logs.dirs.failed) == (aim, before, {})
+            await stage.until(lambda: [*map(stage.names, "abc")].count([]) == 2)
+
+    asyncio.run(test())
+
+
+@on_a_stage()
+async def test_a_move_is_refused_while_the_disk_keeps_what_an_earlier_one_left(stage):
+    await leave_something(stage)
+    with FaultyFiles(stage.homes["a"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("rename",)):
+        assert await stage.refusal(stage.homes["c"].absolute()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (stage.home(), stage.names("c"), stage.logs.dirs.failed) == ("b", [], {})
+
+
+@on_a_stage()
+async def test_what_a_move_could_not_remove_goes_with_its_partition(stage):
+    """The next topic of the name would begin where the former did, after a crash: what is below was lost."""
+    await leave_something(stage)
+    assert stage.replicas.stop(TP, delete=True) is ErrorCode.NONE
+    await stage.until(lambda: stage.names("a") == stage.names("b") == [])
+    assert stage.replicas.apply(TP, decision(), stage.config, UUID(int=2)) is ErrorCode.NONE
+    assert stage.home() == "a"
+    assert TP not in read_offsets(stage.homes["a"] / LOG_START_OFFSETS)
+
+
 @on_a_stage()
 async def test_refusals_are_kafkas(stage):
     stage.lead()

@@ -134,8 +134,18 @@ class FutureReplicas:
         self._logs.dormant.pop(tp, None)
 
     async def _begin(self, tp: TopicPartition, home: LogDir) -> None:
+        await self._finish_retiring(tp)
         work = self._on_disk(self._copies.begin, tp, home)
         self._add(tp, await self._guarded(home.path / str(tp), work))
+
+    async def _finish_retiring(self, tp: TopicPartition) -> None:
+        """What the disk did not let go at an earlier move: it has the name that the copy may be to have, and a start
+        knows what to make of two directories, not of three. Raises ApiError.
+        """
+        old, new = self._logs.leaving.get(tp), self._logs.logs.get(tp)
+        if old is not None and new is not None:
+            await self._guarded(new.directory, self._secure(old, new))
+            await self._guarded(old.directory, self._remove(old, new))
 
     def _add(self, tp: TopicPartition, future: Log) -> None:
         """Raises ApiError if its log directory has failed while it was opened."""

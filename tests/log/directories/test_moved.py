@@ -78,6 +78,21 @@ def test_the_log_that_goes_further_is_the_partition(homes, old, new, winner):
     assert not any(moved.is_marked(path) for path in (homes[1] / "t-0", *futures))
 
 
+@pytest.mark.parametrize(("emptied", "winner"), [(0, "a"), (1, "b")])
+def test_a_log_of_which_all_was_deleted_goes_as_far_as_before(homes, emptied, winner):
+    """Or the partition would go on at offsets that it had before."""
+    log_at(homes[0], 3, 3)
+    moved.mark(log_at(homes[1], 3, 3))
+    log = Log(homes[emptied] / "t-0", TP, TopicConfig(), ManualClock(), lambda work: work())
+    log.append_as_leader(batch(), 3)
+    log.advance_start(3)
+    for path in log.delete_old_segments(3):
+        path.unlink()
+    assert log.size == 0
+    log.close()
+    assert settle(homes) == [winner]
+
+
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_the_mark_stays_while_the_old_log_may_be_somewhere_else(homes, is_complete):
     moved.mark(log_at(homes[1], 0))

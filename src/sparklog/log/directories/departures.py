@@ -38,6 +38,13 @@ class Departure:
     error: OSError | None = None
     future: Departure | None = None
     """Of the copy that was to be the partition's in another log directory."""
+    left: Departure | None = None
+    """Of what a copy has taken the place of in another log directory, and what the disk did not let go then."""
+
+    @property
+    def others(self) -> list[Departure]:
+        """What goes with the partition, and of which no answer tells."""
+        return [each for each in (self.future, self.left) if each is not None]
 
 
 def departure_of(tp: TopicPartition, directory: Path | None, why: str | None) -> Departure:
@@ -71,17 +78,16 @@ def rename_all(departures: Iterable[Departure]) -> None:
 
 def _by_parent(departures: Iterable[Departure]) -> dict[Path, list[Departure]]:
     found: dict[Path, list[Departure]] = {}
-    for each in _with_futures(departures):
+    for each in _with_others(departures):
         if each.directory is not None:
             found.setdefault(each.directory.parent, []).append(each)
     return found
 
 
-def _with_futures(departures: Iterable[Departure]) -> Iterable[Departure]:
+def _with_others(departures: Iterable[Departure]) -> Iterable[Departure]:
     for each in departures:
         yield each
-        if each.future is not None:
-            yield each.future
+        yield from each.others
 
 
 def _rename(departure: Departure) -> None:

@@ -496,7 +496,7 @@ class LogManager:
             del self.logs[tp]
             self._held[log.directory.parent] -= 1
         departure = departure_of(tp, self.unusable.places.get(tp), why)
-        departure.future = self._depart_future(tp)
+        departure.future, departure.left = self._depart_future(tp), self._depart_left(tp)
         return departure
 
     def _depart_future(self, tp: TopicPartition) -> Departure | None:
@@ -505,6 +505,14 @@ class LogManager:
         self.drop_future(tp)
         self.dormant.pop(tp, None)
         return None if path is None else departure_of(tp, path, None)
+
+    def _depart_left(self, tp: TopicPartition) -> Departure | None:
+        """A checkpoint that still told of it would tell it of the next partition of the name."""
+        left = self.leaving.pop(tp, None)
+        if left is None or left.directory.parent in self.dirs.failed:
+            return None
+        self.dirs.of(left.directory).cleaner_points.forget(tp)
+        return departure_of(tp, left.directory, None)
 
     def add_future(self, tp: TopicPartition, log: Log) -> None:
         """A copy of the partition is under way, where it was wished to lie."""
@@ -529,8 +537,8 @@ class LogManager:
 
         One in a log directory that is out of service is forgotten; when that comes back, its topic id tells.
         """
-        if departure.future is not None:
-            self._future_departed(departure.future)
+        for each in departure.others:
+            self._other_departed(each)
         tp, directory, away = departure.tp, departure.directory, departure.away
         if directory is not None and tp in self.unusable.places:
             assert away is not None
@@ -551,7 +559,7 @@ class LogManager:
         else:
             say_aside(departure)
 
-    def _future_departed(self, departure: Departure) -> None:
+    def _other_departed(self, departure: Departure) -> None:
         """What stays of it, a start that has no other use for it removes."""
         directory, away = departure.directory, departure.away
         assert directory is not None

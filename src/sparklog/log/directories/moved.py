@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from sparklog.log.checkpoints import LEADER_EPOCHS
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
     future_path,
@@ -26,6 +27,7 @@ from sparklog.log.files import (
     sync_directory,
     write_atomically,
 )
+from sparklog.log.leader_epochs import read_epochs
 from sparklog.log.loader import Knowledge, finish_what_was_interrupted
 from sparklog.log.stopped import StoppedPartition
 from sparklog.structs import TopicPartition
@@ -44,7 +46,7 @@ class LogEnd(NamedTuple):
     """How far a log goes: of two that were written by the same leaders, the greater one has all that the other has."""
 
     epoch: int
-    """Of the last batch; -1 without any."""
+    """Of the last batch; without any, the last that the log knows, for what had it was deleted; -1 without both."""
     offset: int
 
 
@@ -71,7 +73,10 @@ def end_of(directory: Path, known: Knowledge) -> LogEnd:
     finish_what_was_interrupted(directory, frozenset(os.listdir(directory)))
     stopped = StoppedPartition(directory, known)
     last = next((each for each in reversed(stopped.segments) if each.size), None)
-    epochs = [] if last is None else [batch.leader_epoch for batch in last.batches()]
+    if last is None:
+        epochs = [entry.epoch for entry in read_epochs(directory / LEADER_EPOCHS)]
+    else:
+        epochs = [batch.leader_epoch for batch in last.batches()]
     return LogEnd(max(epochs, default=-1), stopped.end_offset)
 
 
