@@ -356,6 +356,32 @@ def test_what_a_move_could_not_remove_is_in_no_later_moves_way(tmp_path, aim):
 
 
 @on_a_stage()
+async def test_a_move_frees_a_disk_on_which_no_checkpoint_has_room(stage):
+    stage.lead()
+    stage.append(*(large() for _ in range(3)))
+    with FaultyFiles(stage.homes["a"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("write",)):
+        await stage.alter("b")
+        await stage.moved()
+        assert stage.home() == "b"
+        await stage.until(lambda: stage.names("a") == [])
+    assert not moved.is_marked(stage.homes["b"] / "t-0")
+
+
+@on_a_stage()
+async def test_a_mark_that_the_disk_kept_goes_before_the_next_move(stage):
+    """A start after a crash in that would find two."""
+    stage.lead()
+    with FaultyFiles(stage.homes["b"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("unlink",)):
+        await stage.alter("b")
+        await stage.moved()
+    assert moved.is_marked(stage.homes["b"] / "t-0")
+    await stage.hold()
+    stage.append(*(large() for _ in range(3)))
+    await stage.alter("c")
+    assert not moved.is_marked(stage.homes["b"] / "t-0")
+
+
+@on_a_stage()
 async def test_a_move_is_refused_while_the_disk_keeps_what_an_earlier_one_left(stage):
     await leave_something(stage)
     with FaultyFiles(stage.homes["a"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("rename",)):

@@ -134,18 +134,22 @@ class FutureReplicas:
         self._logs.dormant.pop(tp, None)
 
     async def _begin(self, tp: TopicPartition, home: LogDir) -> None:
-        await self._finish_retiring(tp)
+        await self._finish_last_move(tp)
         work = self._on_disk(self._copies.begin, tp, home)
         self._add(tp, await self._guarded(home.path / str(tp), work))
 
-    async def _finish_retiring(self, tp: TopicPartition) -> None:
-        """What the disk did not let go at an earlier move: it has the name that the copy may be to have, and a start
-        knows what to make of two directories, not of three. Raises ApiError.
+    async def _finish_last_move(self, tp: TopicPartition) -> None:
+        """What the disk did not let go at an earlier move has the name that the copy may be to have, and a start knows
+        what to make of two directories of which one is marked, not of three or of two marks. Raises ApiError.
         """
         old, new = self._logs.leaving.get(tp), self._logs.logs.get(tp)
-        if old is not None and new is not None:
+        if new is None:
+            return
+        if old is not None:
             await self._guarded(new.directory, self._secure(old, new))
             await self._guarded(old.directory, self._remove(old, new))
+        if not self._logs.dirs.failed:  # or it may be in one of those
+            await self._guarded(new.directory, self._on_disk(self._copies.unmark, new))
 
     def _add(self, tp: TopicPartition, future: Log) -> None:
         """Raises ApiError if its log directory has failed while it was opened."""

@@ -93,6 +93,15 @@ def test_a_log_of_which_all_was_deleted_goes_as_far_as_before(homes, emptied, wi
     assert settle(homes) == [winner]
 
 
+@pytest.mark.parametrize(("one", "other", "winner"), [((0,), (0,), "a"), ((0, 0), (0,), "a"), ((0,), (0, 0), "b")])
+def test_of_two_that_are_marked_the_one_that_goes_further_is_the_partition(homes, one, other, winner):
+    """The mark of an earlier move stays where the disk refuses to remove it."""
+    for home, epochs in zip(homes, (one, other), strict=True):
+        moved.mark(log_at(home, *epochs))
+    assert settle(homes) == [winner]
+    assert not any(moved.is_marked(home / "t-0") for home in homes)
+
+
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_the_mark_stays_while_the_old_log_may_be_somewhere_else(homes, is_complete):
     moved.mark(log_at(homes[1], 0))

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from sparklog.errors import CorruptRecord, LogClosed, LogError
+from sparklog.errors import CorruptRecord, DiskFull, LogClosed, LogError
 from sparklog.log.directories import moved
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.manager import LogManager
@@ -182,10 +182,21 @@ class FutureLogs:
             raise disk_refused(f"cannot rename {old.directory}", error) from error
         home.cleaner_points.forget(old.tp)
         self._logs.leaving.pop(old.tp, None)
-        self._logs.checkpoint_dir(home)
         with suppress(OSError):  # it costs the next start a look
             moved.unmark(new.directory)
+        try:
+            self._logs.checkpoint_dir(home)
+        except DiskFull as error:  # there may be room when what is returned is gone; a later checkpoint says the same
+            self._logs.report(error, old.directory)
         return doomed
+
+    def unmark(self, log: Log) -> None:
+        """The partition that ``log`` was copied from is gone for certain; on the disk thread. Raises LogDirFailed."""
+        try:
+            if moved.is_marked(log.directory):
+                moved.unmark(log.directory)
+        except OSError as error:
+            raise disk_refused(f"cannot change {log.directory}", error) from error
 
     def remove(self, tp: TopicPartition, path: Path) -> None:
         """Remove a copy; on the disk thread. Raises LogDirFailed."""

@@ -87,6 +87,8 @@ def settle(found: Mapping[Path, Found], know: Know, keep_start: KeepStart, *, is
     """
     marked = [(home, tp) for home, here in found.items() for tp in here if is_marked(here[tp])]
     for home, tp in marked:
+        if tp not in found[home]:  # it gave way to another marked one
+            continue
         others = [each for each, here in found.items() if each != home and tp in here]
         if len(others) == 1:
             places = found[others[0]][tp], found[home][tp]
