@@ -1,5 +1,6 @@
 """Batches whose CRC is right and whose records cannot be read, by name."""
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -98,6 +99,31 @@ def malformed() -> Iterator[tuple[str, bytes, int]]:
     yield "an offset before its batch", record(b"\0" + varints(0, -1, -1, -1, 0)), 1
 
 
+def unread_by_java(section: bytes) -> Iterator[Poison]:
+    """Of the 20 records in ``section``, in a codec's format or nearly so: other readers may read them."""
+    head = compress(CompressionType.LZ4, b"")[:7]
+    first, second = (struct.pack("<I", len(half) | 1 << 31) + half for half in (section[:100], section[100:]))
+    for name, empty in (("stored", b"\0\0\0\x80"), ("compressed", b"\1\0\0\0\0")):
+        data = head + first + empty + second + b"\0\0\0\0"
+        yield Poison(f"lz4 with an empty block within, {name}", batch(data, CompressionType.LZ4, 20))
+    raw = bytes(cramjam.snappy.compress_raw(section))
+    assert raw[0] & 0x80
+    assert not raw[1] & 0x80
+    data = bytes([raw[0], raw[1] | 0x80, 0x80, 0x80, 0x80, 0]) + raw[2:]
+    yield Poison("snappy with a length of six bytes", batch(data, CompressionType.SNAPPY, 20))
+    one, other = (compress(CompressionType.SNAPPY, half) for half in (section[:100], section[100:]))
+    data = one + other[:8] + struct.pack(">i", 0) + other[12:]
+    yield Poison("a second snappy stream of version 0", batch(data, CompressionType.SNAPPY, 20))
+    good = compress(CompressionType.ZSTD, section)
+    for name, frame in (
+        ("a wrong checksum", "240001000000000000"),
+        ("a window of 256 MiB", "0090010000"),
+        ("two bytes", "20001100007878"),
+    ):
+        data = bytes.fromhex("28b52ffd" + frame) + good
+        yield Poison(f"an empty zstd frame with {name}", batch(data, CompressionType.ZSTD, 20))
+
+
 def poisons() -> Iterator[Poison]:
     """All of them."""
     for name, section, count in malformed():
@@ -118,6 +144,7 @@ def poisons() -> Iterator[Poison]:
     halves = [compress(CompressionType.LZ4, half) for half in (section[:100], section[100:])]
     yield Poison("lz4 of dependent blocks", batch(bytes(cramjam.lz4.compress(section)), CompressionType.LZ4, 20))
     yield Poison("lz4 of two frames", batch(b"".join(halves), CompressionType.LZ4, 20))
+    yield from unread_by_java(section)
     for code in (5, 6, 7):
         data = batch(records(20), count=20)
         layout.INT16.pack_into(data, layout.ATTRIBUTES, code)

@@ -151,7 +151,69 @@ def test_java_reads_one_lz4_frame_of_independent_blocks():
             check_lz4_of_java(wrong)
 
 
+@pytest.mark.parametrize(
+    "empty", [b"\0\0\0\x80", b"\1\0\0\0\0", b"\1\0\0\0\5"], ids=["stored", "compressed", "another"]
+)
+def test_java_does_not_look_behind_an_empty_lz4_block(empty):
+    text = SAMPLES["text"][:1000]
+    head, end = compress(CompressionType.LZ4, b"")[:7], b"\0\0\0\0"
+    first, second = (struct.pack("<I", len(each) | 0x80000000) + each for each in (text[:500], text[500:]))
+    check_lz4_of_java(head + first + second + empty + end)
+    for wrong in (head + first + empty + second + end, head + empty + first + second + end):
+        assert bytes(decompress(CompressionType.LZ4, wrong, LIMIT)) == text
+        with pytest.raises(CorruptRecord, match="behind an empty one"):
+            check_lz4_of_java(wrong)
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_no_reader_takes_a_snappy_length_of_more_than_five_bytes(is_stream):
+    block = bytes(cramjam.snappy.compress_raw(b"twelve bytes"))
+    for more, is_read in (([], True), ([0x80] * 3 + [0], True), ([0x80] * 4 + [0], False), ([0x80] * 8 + [0], False)):
+        length = bytes([block[0] | 0x80, *more]) if more else block[:1]
+        packed = length + block[1:]
+        if is_stream:
+            packed = compress(CompressionType.SNAPPY, b"") + struct.pack(">I", len(packed)) + packed
+        if is_read:
+            assert bytes(decompress(CompressionType.SNAPPY, packed, LIMIT)) == b"twelve bytes"
+        else:
+            with pytest.raises(CorruptRecord, match="more than 5 bytes"):
+                decompress(CompressionType.SNAPPY, packed, LIMIT)
+
+
+def test_java_knows_the_version_of_each_snappy_stream_but_the_first():
+    packed = compress(CompressionType.SNAPPY, b"text")
+    other = {version: b"\x82SNAPPY\0" + struct.pack(">ii", version, 1) + packed[16:] for version in (-1, 0, 2)}
+    for good in (other[0] + packed, packed + other[2]):
+        assert bytes(decompress(CompressionType.SNAPPY, good, LIMIT)) == b"texttext"
+    for wrong in (packed + other[0], packed + other[-1]):
+        with pytest.raises(CorruptRecord, match="no reader knows"):
+            decompress(CompressionType.SNAPPY, wrong, LIMIT)
+
+
 SKIPPABLE = struct.pack("<II", 0x184D2A5F, 3) + b"???"
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "rest", "is_good"),
+    [
+        ("2000", "010000", True),
+        ("2400", "01000099e9d851", True),
+        ("2400", "01000000000000", False),
+        ("0088", "010000", True),
+        ("0090", "010000", False),
+        ("2000", "1100007878", False),
+    ],
+    ids=["none", "its checksum", "another checksum", "128 MiB", "256 MiB", "holds two bytes and claims none"],
+)
+def test_a_zstd_frame_that_holds_nothing_is_looked_at_like_others(descriptor, rest, is_good):
+    good = compress(CompressionType.ZSTD, SAMPLES["text"])
+    empty = bytes.fromhex("28b52ffd" + descriptor + rest)
+    for packed in (empty + good, good + empty):
+        if is_good:
+            assert bytes(decompress(CompressionType.ZSTD, packed, LIMIT)) == SAMPLES["text"]
+        else:
+            with pytest.raises(CorruptRecord):
+                decompress(CompressionType.ZSTD, packed, LIMIT)
 
 
 @pytest.mark.parametrize("settings", [{}, {"write_checksum": True}, {"write_content_size": False}])

@@ -8,7 +8,8 @@ code  name    framing of the records section
 2     snappy  written as xerial's stream (16-byte header, then length-prefixed raw blocks), as Java's clients
               do; a bare raw block, as librdkafka writes, is read as well
 3     lz4     the LZ4 frame format, 64 KB independent blocks in one frame: Java's reader refuses dependent blocks,
-              and does not see a second frame (``check_lz4_of_java``); both are read here
+              and does not see a second frame, nor what follows an empty block (``check_lz4_of_java``); all are read
+              here
 4     zstd    written as one zstd frame; several are read as one, as Java does
 ===== ======= =============================================================================================
 
@@ -176,7 +177,9 @@ def _gzip_parts(view: memoryview) -> Iterator[bytes]:
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_SIZE = 32 * 1024
+_XERIAL_VERSION = Struct(">i")
 _BLOCK_LENGTH = Struct(">I")
+_SNAPPY_LENGTH = 5
 _SNAPPY_MAX_EXPANSION = 22
 """A raw block grows at most 64 bytes for 3."""
 
@@ -192,6 +195,8 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 def _decompress_snappy(view: memoryview, max_size: int) -> Buffer:
     blocks = _xerial_blocks(view) if view[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [view]
+    for block in blocks:
+        _check_snappy_length(block)
     sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
     _check_size(CompressionType.SNAPPY, sum(sizes), max_size)
     # A length beyond that is a lie told to make us allocate.
@@ -206,15 +211,24 @@ def _decompress_snappy(view: memoryview, max_size: int) -> Buffer:
     return out
 
 
+def _check_snappy_length(block: memoryview) -> None:
+    """The length that a block begins with takes five bytes at most: no other reader takes more."""
+    if len(block) >= _SNAPPY_LENGTH and min(block[:_SNAPPY_LENGTH]) >= 0x80:
+        raise CorruptRecord(f"the length that a snappy block begins with takes more than {_SNAPPY_LENGTH} bytes")
+
+
 def _xerial_blocks(view: memoryview) -> list[memoryview]:
     """Of a stream, or of several one behind the other, as Java reads them: no length begins as the header does."""
     blocks = []
     position = len(_XERIAL_HEADER)
     while position != len(view):
         if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            position += len(_XERIAL_HEADER)
-            if position > len(view):
+            if position + len(_XERIAL_HEADER) > len(view):
                 raise CorruptRecord("snappy stream is cut short in a header")
+            version = _XERIAL_VERSION.unpack_from(view, position + len(_XERIAL_MAGIC))[0]
+            if version < 1:  # Java looks at it in every header but the first
+                raise CorruptRecord(f"snappy stream of the version {version}, which no reader knows")
+            position += len(_XERIAL_HEADER)
             continue
         if position + 4 > len(view):
             raise CorruptRecord("snappy stream is cut short in a block length")
@@ -236,6 +250,8 @@ _LZ4_END = b"\x00\x00\x00\x00"
 _LZ4_STORED = 0x8000_0000
 _LZ4_INDEPENDENT, _LZ4_RESERVED = 0x20, 0x03
 _LZ4_MAX_EXPANSION = 255
+_LZ4_EMPTY = 1
+"""The size of a compressed block that holds nothing: a token that names no byte. Any other holds some."""
 _LE32 = Struct("<I")
 
 
@@ -262,18 +278,33 @@ def _decompress_lz4(view: memoryview, max_size: int) -> Buffer:
 
 def check_lz4_of_java(data: Buffer) -> None:
     """Raises CorruptRecord where ``decompress`` may read what Java's reader does not: dependent blocks, a dictionary,
-    or anything behind the first frame. Source: Kafka 3.9, ``Lz4BlockInputStream``.
+    or anything behind an empty block or the first frame. Source: Kafka 3.9, ``Lz4BlockInputStream``.
     """
     view = memoryview(data)
-    _, end = _walked(_lz4_frame(view, 0))
+    end = _walked_by_java(_lz4_frame(view, 0))
     if not view[4] & _LZ4_INDEPENDENT or view[4] & _LZ4_RESERVED:
         raise CorruptRecord("the LZ4 frame has dependent blocks, or a dictionary: Java's clients do not read it")
     if end != len(view):
         raise CorruptRecord(f"{len(view) - end} bytes stand behind the LZ4 frame, where Java's clients do not look")
 
 
+def _walked_by_java(blocks: Generator[int, None, int]) -> int:
+    """Where an LZ4 frame of these blocks ends."""
+    is_over = False
+    while True:
+        try:
+            most = next(blocks)
+        except StopIteration as end:
+            return int(end.value)
+        if most and is_over:
+            raise CorruptRecord("a block stands behind an empty one in the LZ4 frame, where Java's clients do not look")
+        is_over = most == 0
+
+
 def _lz4_blocks(view: memoryview) -> Iterator[int]:
-    """The most bytes that each block of the frames in ``view`` can hold, from its header; 0 for each frame's end."""
+    """The most bytes that each block of the frames in ``view`` can hold, from its header; 0 for each frame's end, and
+    for a block that holds nothing.
+    """
     position = 0
     while position < len(view):
         position = yield from _lz4_frame(view, position)
@@ -289,7 +320,8 @@ def _lz4_frame(view: memoryview, position: int) -> Generator[int, None, int]:
     block_trailer = 4 if flags & 0x10 else 0
     while (header := _read_le32(view, position)) != 0:
         size = header & ~_LZ4_STORED
-        yield min(block_limit, size * _LZ4_MAX_EXPANSION)
+        is_empty = header == _LZ4_EMPTY
+        yield 0 if is_empty else min(block_limit, size * _LZ4_MAX_EXPANSION)
         position += 4 + size + block_trailer
     yield 0
     return position + 4 + (4 if flags & 0x04 else 0)
@@ -341,14 +373,22 @@ def _decompress_zstd_frame(frame: memoryview, most: int, max_size: int) -> bytes
     size = zstandard.get_frame_parameters(frame).content_size
     if size != zstandard.CONTENTSIZE_UNKNOWN:
         _check_size(CompressionType.ZSTD, size, max_size)
-    if most == 0:
+    if most == 0 or size == 0:
+        _check_empty(frame)
         return b""
     room = min(most, max_size)
     if room == 0:
         raise CorruptRecord("zstd data goes on behind the limit")
-    if size not in (zstandard.CONTENTSIZE_UNKNOWN, 0) and size > room:
+    if size != zstandard.CONTENTSIZE_UNKNOWN and size > room:
         raise CorruptRecord(f"zstd frame of {len(frame)} bytes claims to hold {size}")
     return _zstd.decompressor.decompress(frame, max_output_size=room, allow_extra_data=False)
+
+
+def _check_empty(frame: memoryview) -> None:
+    """Of a frame that says that it holds nothing; the library does not look into it where it need not."""
+    with _zstd.decompressor.stream_reader(frame) as reader:
+        if reader.read(1):
+            raise CorruptRecord(f"zstd frame of {len(frame)} bytes holds something, where it says that it does not")
 
 
 def _zstd_frames(view: memoryview) -> Iterator[tuple[memoryview, int]]:
