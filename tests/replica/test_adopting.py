@@ -1,9 +1,11 @@
 """A leader adopts segments: seen when their transaction commits, on every replica, and once however often asked for."""
 
 import asyncio
+import gc
 import os
 import shutil
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -315,6 +317,38 @@ def test_a_full_disk_that_has_nothing_of_the_partition_refuses_no_restore(tmp_pa
         monkeypatch.undo()
         logs.close()
     assert found == Adopted(0, 3 * RECORDS - 1, 2, 0, found.nbytes)
+
+
+def test_what_was_refused_is_remembered_without_what_was_asked_for(tmp_path):
+    """A request names thousands of segments, and a thousand outcomes are remembered."""
+    tp = TopicPartition("t", 0)
+
+    async def refused(logs):
+        loop = asyncio.get_running_loop()
+        replicas = ReplicaManager(1, logs, loop)
+        assert replicas.apply(tp, PartitionState(1, 0, (1,), 1), TopicConfig(), UUID(int=1)) is ErrorCode.NONE
+        adopter = SegmentAdopter(replicas, logs, loop, ManualClock())
+        wish = Wish(tp, Mode.APPEND, Offer("refused", (5,), 9), -1)
+
+        async def ask(_):
+            return None
+
+        kept, said = weakref.ref(ask), []
+        for asking in (ask, None):
+            with pytest.raises(ApiError) as error:
+                await adopter.adopt(wish, asking)
+            said.append((error.value.code, error.value.reason))
+        assert said[0] == said[1] == (ErrorCode.INVALID_REQUEST, "what is to be given offsets counts from 0")
+        del ask, asking, error
+        gc.collect()
+        assert kept() is None
+        assert adopter.bytes_to_count(wish) == 0
+        await adopter.close()
+
+    with ThreadPoolExecutor(1) as disk:
+        logs = LogManager([tmp_path], TopicConfig(), ManualClock(), disk)
+        asyncio.run(refused(logs))
+        logs.close()
 
 
 def test_a_hole_between_restored_segments_is_no_lost_end_after_a_crash(tmp_path):

@@ -74,11 +74,18 @@ class Adopted(NamedTuple):
     """Of the batches."""
 
 
+class _Refusal(NamedTuple):
+    """Why it was not adopted. Not the error, which would keep what was asked for in memory with it."""
+
+    code: ErrorCode
+    reason: str
+
+
 @dataclass
 class _Asked:
     """What somebody wants to be done, and may ask for again."""
 
-    adopting: asyncio.Task[Adopted]
+    adopting: asyncio.Task[Adopted | _Refusal]
     is_counted: bool = False
 
 
@@ -113,10 +120,13 @@ class SegmentAdopter:
         key = wish.tp, wish.offer.tag
         known = self._asked.get(key)
         if known is None:
-            adopting = self._tasks.spawn(self._adopt(wish, ask), f"adopting segments of {wish.tp}")
+            adopting = self._tasks.spawn(self._outcome(wish, ask), f"adopting segments of {wish.tp}")
             known = self._asked[key] = _Asked(adopting)
             self._forget_old()
-        return await asyncio.shield(known.adopting)
+        outcome = await asyncio.shield(known.adopting)
+        if isinstance(outcome, _Refusal):
+            raise ApiError(*outcome)
+        return outcome
 
     def bytes_to_count(self, wish: Wish) -> int:
         """The size of what was adopted; 0 where it was asked for before, or was forgotten."""
@@ -124,12 +134,20 @@ class SegmentAdopter:
         if known is None or known.is_counted:
             return 0
         known.is_counted = True
-        return known.adopting.result().nbytes
+        outcome = known.adopting.result()
+        return 0 if isinstance(outcome, _Refusal) else outcome.nbytes
 
     def _forget_old(self) -> None:
         for key, asked in list(self._asked.items())[:-_REMEMBERED]:
             if asked.adopting.done():
                 del self._asked[key]
+
+    async def _outcome(self, wish: Wish, ask: Ask) -> Adopted | _Refusal:
+        try:
+            return await self._adopt(wish, ask)
+        except ApiError as error:
+            _logger.debug("%s is not adopted: %s", wish.tp, error)
+            return _Refusal(error.code, error.reason)
 
     async def _adopt(self, wish: Wish, ask: Ask) -> Adopted:
         async with self._turns[wish.tp]:
