@@ -645,3 +645,28 @@ async def test_a_round_keeps_its_keys_and_all_rounds_have_bounded_ones(stage, mo
         built.clock.advance(FORGOTTEN_S + 1)
         built.eraser._expire()
         built.begin(RoundId(UUID(int=9), 1), keys=(bytes(50),))
+
+
+@pytest.mark.parametrize("bound", ["_MOST_ROUNDS", "_MOST_REPLICAS"])
+@on_loop
+async def test_of_many_rounds_the_one_gives_way_that_nobody_has_asked_about_for_longest(stage, monkeypatch, bound):
+    monkeypatch.setattr(erasing, bound, 3)
+    others = [RoundId(UUID(int=6), number) for number in range(3)]
+    async with stage() as built:
+        log, end = await built.gated()  # FIRST is being done, and stays
+        log.on_high_watermark(0)
+        for number, each in enumerate(others):
+            built.clock.advance(1)
+            built.begin(each)
+            assert built.eraser.ask(each, TP, end) is not None
+            if number == 1:
+                built.clock.advance(1)
+                assert built.eraser.ask(others[0], TP, end) is not None
+        assert built.eraser.ask(others[1], TP, end) is None, "its keys are needed"
+        assert None not in [built.eraser.ask(each, TP, end) for each in (FIRST, others[0], others[2])]
+        monkeypatch.setattr(erasing, bound, 1)
+        with pytest.raises(RoundRefused, match="1 rounds of other erasures are under way here, in 1 replicas"):
+            built.begin(SECOND)
+        built.let_go()
+        log.on_high_watermark(end)
+        assert (await built.over(end)).state is State.DONE

@@ -39,6 +39,11 @@ FORGOTTEN_S = 600.0
 """An erasure that nobody has asked about for so long is forgotten."""
 _MOST_KEY_BYTES = 64 << 20
 """Of all erasures together."""
+_MOST_ROUNDS = 1000
+_MOST_REPLICAS = 100_000
+"""Of all rounds together, but for those of the last: anybody may begin any number. The one gives way that nobody has
+asked about for longest; whoever asks again is told that its keys are needed.
+"""
 _DELETED = "a segment was deleted while it was read"
 _MOST_ATTEMPTS = 10
 """Of one replica, where its log changes again and again."""
@@ -103,6 +108,10 @@ class _Round:
     asked: float
     replicas: dict[TopicPartition, Erasing] = field(default_factory=dict)
 
+    @property
+    def is_busy(self) -> bool:
+        return any(each.is_queued for each in self.replicas.values())
+
 
 class RoundRefused(LogError):
     """Keys are not taken, and why."""
@@ -145,10 +154,12 @@ class LogEraser:
     def begin(self, round_id: RoundId, keys: bytes, digest: bytes, *, scan_only: bool) -> None:
         """Learn the keys of a round, packed; ``scan_only``: they are only searched for. Once more is the same.
 
-        Raises RoundRefused for other keys than the round has, and where keys of too many rounds are held.
+        Raises RoundRefused for other keys than the round has, and where keys of too many rounds are held, or too many
+        rounds are being done.
         """
         known = self._rounds.get(round_id)
         if known is None:
+            self._make_room()
             if sum(len(each.keys or b"") for each in self._rounds.values()) + len(keys) > _MOST_KEY_BYTES:
                 raise RoundRefused(f"other erasures are under way, whose keys take {_MOST_KEY_BYTES:,} bytes already")
             self._rounds[round_id] = _Round(scan_only, keys, digest.hex(), self._clock.monotonic())
@@ -173,12 +184,25 @@ class LogEraser:
             self._try(known, replica)
         return replica
 
+    def _make_room(self) -> None:
+        """For another round. Raises RoundRefused."""
+        count, replicas = len(self._rounds), sum(len(each.replicas) for each in self._rounds.values())
+        if count < _MOST_ROUNDS and replicas < _MOST_REPLICAS:
+            return
+        for round_id, known in sorted(self._rounds.items(), key=lambda each: each[1].asked):
+            if known.is_busy:
+                continue
+            del self._rounds[round_id]
+            count, replicas = count - 1, replicas - len(known.replicas)
+            if count < _MOST_ROUNDS and replicas < _MOST_REPLICAS:
+                return
+        raise RoundRefused(f"{count:,} rounds of other erasures are under way here, in {replicas:,} replicas")
+
     def _expire(self) -> None:
         """Forget the rounds that nobody asks about; look again while there are others."""
         bound = self._clock.monotonic() - FORGOTTEN_S
         for round_id, known in list(self._rounds.items()):
-            is_busy = any(each.is_queued for each in known.replicas.values())
-            if known.asked <= bound and not is_busy:
+            if known.asked <= bound and not known.is_busy:
                 del self._rounds[round_id]
         if self._expiry is not None:
             self._expiry.cancel()
