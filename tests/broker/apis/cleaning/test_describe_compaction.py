@@ -16,6 +16,7 @@ from sparklog.replica.cleaning import Candidate, LastRun, Uncleanable
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
+from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.steps import counted, finish
 
 CLEAN, DIRTY, BROKEN = (TopicPartition("users", number) for number in range(3))
@@ -165,3 +166,13 @@ def test_many_partitions_are_many_steps(broker):
     taken, answer = counted(steps(broker, None))
     assert len(answer.topics[0].partitions) == len(many)
     assert taken >= 2 * len(many)
+
+
+def test_each_of_many_names_is_asked_about_in_a_step_of_its_own(broker):
+    names = [f"t{number}" for number in range(500)]
+    broker.authorizer = rights = ListedRights(*(f"DESCRIBE topic {name}" for name in names))
+    taken = steps(broker, names)
+    for number, _ in enumerate(names, 1):
+        next(taken)
+        assert len(rights.questions) == number
+    assert finish(taken).error_code == ErrorCode.NONE

@@ -8,11 +8,13 @@ import pytest
 from sparklog.broker.apis.cleaning import describe_retention
 from sparklog.broker.context import ApiRequest
 from sparklog.config.topic import TopicConfig
+from sparklog.errors import ErrorCode
 from sparklog.protocol.messages import DescribeRetentionRequest, decode_response, encode
 from sparklog.replica.retention import Holding
 from sparklog.security.access import AllowEverything
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
+from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.steps import counted, finish
 
 WAITING, NEW, FOLLOWED, FAILING, PLAIN = (TopicPartition("clicks", number) for number in range(5))
@@ -78,3 +80,13 @@ def test_topics_that_are_not_asked_for_are_left_out(broker):
 def test_many_partitions_are_many_steps(broker):
     broker.replicas.served = [partition(TopicPartition("t", number)) for number in range(5000)]
     assert counted(steps(broker, None))[0] == 5000
+
+
+def test_each_of_many_names_is_asked_about_in_a_step_of_its_own(broker):
+    names = [f"t{number}" for number in range(500)]
+    broker.authorizer = rights = ListedRights(*(f"DESCRIBE topic {name}" for name in names))
+    taken = steps(broker, names)
+    for number, _ in enumerate(names, 1):
+        next(taken)
+        assert len(rights.questions) == number
+    assert finish(taken).error_code == ErrorCode.NONE

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 import weakref
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +36,7 @@ from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
-from sparklog.testing.steps import counted
+from sparklog.testing.steps import counted, finish
 from sparklog.zk.znodes import PartitionState
 
 ME, OTHER_BROKER = 1, 2
@@ -82,6 +83,8 @@ class Broker:
         """The answer, or what the connection has of it."""
         message = ProduceRequest(None, acks, timeout_ms, list(records))
         answer = produce.handle(self, asked(message, after))
+        if isinstance(answer, Generator):
+            answer = finish(answer)
         return answer.answer if isinstance(answer, Ordered) and answer.placed is None else answer
 
     def visible(self, tp=ONE):
@@ -569,3 +572,27 @@ def test_a_batch_that_is_refused_is_not_kept(codec, tmp_path):
         assert kept[0]() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.source
+def test_of_many_topics_a_slice_is_asked_a_step_whether_it_may_be_written(tmp_path):
+    topics = [TopicPartition(f"t{number}", 0) for number in range(10 * SLICE)]
+
+    async def scenario(broker):
+        broker.authorizer = rights = ListedRights("WRITE topic t")
+        message = ProduceRequest(None, 1, 0, [(ONE, batch()), *((tp, batch()) for tp in topics)])
+        steps, asked_before = produce.handle(broker, asked(message)), 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                answer = end.value
+                break
+            assert len(rights.questions) <= asked_before + SLICE
+            asked_before = len(rights.questions)
+        assert len(rights.questions) == asked_before == len(topics) + 1, "nothing is asked twice"
+        results = await answer.answer if isinstance(answer, Ordered) else answer
+        assert results[ONE].error is ErrorCode.NONE
+        assert {results[tp].error for tp in topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+    with_broker(tmp_path, scenario)

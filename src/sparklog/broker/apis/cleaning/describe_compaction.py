@@ -28,7 +28,7 @@ def handle(broker: BrokerContext, request: ApiRequest[DescribeCompactionRequest]
     names = request.message.topics
     wanted = Described(broker, request, names)
     try:
-        wanted.check()
+        yield from wanted.check()
     except ApiError as refused:
         return _response(broker, refused.code, Worst(), [])
     worst, told = Worst(), dict[TopicPartition, _Partition]()

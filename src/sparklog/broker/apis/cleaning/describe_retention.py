@@ -26,7 +26,7 @@ _Partition = _Topic.DescribedPartition
 def handle(broker: BrokerContext, request: ApiRequest[DescribeRetentionRequest]) -> Steps[DescribeRetentionResponse]:
     wanted = Described(broker, request, request.message.topics)
     try:
-        wanted.check()
+        yield from wanted.check()
     except ApiError as refused:
         return DescribeRetentionResponse(throttle_time_ms=0, error_code=refused.code, topics=[])
     topics: dict[str, _Topic] = {}

@@ -7,7 +7,7 @@ answer otherwise. (Kafka tells it as often as it is named; clients look for grou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, TypeVar
 
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -17,7 +17,7 @@ from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
-from sparklog.protocol.slices import Steps, each_of
+from sparklog.protocol.slices import SLICE, Steps, each_of
 from sparklog.security.access import Operation, Resource, ResourceType
 from sparklog.structs import TopicPartition
 
@@ -51,13 +51,13 @@ def handle(
             member_id, epoch = each.member_id, each.member_epoch
             if request.version < _FIRST_VERSION_OF_MEMBER_EPOCH:
                 member_id, epoch = None, -1
-            found = fetching.of(each.group_id, _partitions(each.topics), member_id, epoch)
+            found = yield from fetching.of(each.group_id, _partitions(each.topics), member_id, epoch)
             told = yield from _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, found)
             groups.append(_Group(group_id=each.group_id, topics=told, error_code=int(found.error)))
             yield
         return OffsetFetchResponse(groups=groups)
     partitions = _partitions(message.topics)
-    found = fetching.of(message.group_id, partitions)
+    found = yield from fetching.of(message.group_id, partitions)
     if found.error is not ErrorCode.NONE:
         named = partitions or () if request.version < _FIRST_VERSION_OF_TOP_LEVEL_ERROR else found.offsets
         found = _Found(found.error, dict.fromkeys(named), dict.fromkeys(named, found.error))
@@ -85,20 +85,25 @@ class _Fetching:
 
     def of(
         self, group_id: str, partitions: list[TopicPartition] | None, member_id: str | None = None, epoch: int = -1
-    ) -> _Found:
-        """The offsets of these partitions, or of all."""
+    ) -> Steps[_Found]:
+        """The offsets of these partitions, or of all. To ask for rights takes some µs a topic: some a step.
+
+        What is committed, and what of it is not stable, is looked at in one step.
+        """
         broker = self._broker
         refused = refusal(broker, self._request, Operation.DESCRIBE, Resource(ResourceType.GROUP, group_id))
         if refused is not ErrorCode.NONE:
             return _Found(refused, {}, {})
-        allowed = None if partitions is None else [tp for tp in partitions if self._named.allows(tp.topic)]
+        allowed, hidden = None, list[TopicPartition]()
+        if partitions is not None:
+            allowed, hidden = yield from _parted(self._named, partitions)
         error, offsets = broker.groups.fetch_offsets(group_id, allowed, member_id, epoch)
-        if partitions is None:
-            offsets = {tp: found for tp, found in offsets.items() if self._listed.allows(tp.topic)}
         errors = _unstable(broker, group_id, offsets, self._request.message)
-        if partitions is None or error is not ErrorCode.NONE:
+        if partitions is None:
+            listed, _ = yield from _parted(self._listed, offsets)
+            return _Found(error, {tp: offsets[tp] for tp in listed}, errors)
+        if error is not ErrorCode.NONE:
             return _Found(error, offsets, errors)
-        hidden = [tp for tp in partitions if not self._named.allows(tp.topic)]
         errors |= dict.fromkeys(hidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return _Found(error, offsets | dict.fromkeys(hidden), errors)
 
@@ -109,7 +114,7 @@ class _Fetching:
         errors = dict.fromkeys(partitions, refused)
         offsets: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
         if refused is ErrorCode.NONE:
-            errors = {tp: self._code_of(tp) for tp in partitions}
+            errors = {tp: self._code_of(tp) async for tp in broker.turns.paced(partitions)}
             known = [tp for tp, code in errors.items() if code is ErrorCode.NONE]
             found, missing = await stored_offsets(broker, group_id, known)
             errors |= missing
@@ -127,6 +132,18 @@ class _Fetching:
             return ErrorCode.NONE
         told = self._broker.metadata.has_been_told
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if told else ErrorCode.NOT_COORDINATOR
+
+
+def _parted(
+    rights: Rights, partitions: Collection[TopicPartition]
+) -> Steps[tuple[list[TopicPartition], list[TopicPartition]]]:
+    """Those of topics that the caller may hear of, and the others."""
+    allowed, hidden = list[TopicPartition](), list[TopicPartition]()
+    for number, tp in enumerate(partitions, 1):
+        (allowed if rights.allows(tp.topic) else hidden).append(tp)
+        if number % SLICE == 0:
+            yield
+    return allowed, hidden
 
 
 def _named_once(groups: list[_AskedGroup]) -> Steps[list[_AskedGroup]]:

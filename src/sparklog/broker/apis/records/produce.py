@@ -107,10 +107,31 @@ def encode(results: Results | None, version: int, throttle_ms: int = 0) -> list[
     return None if results is None else wire.encode_response(results, version, throttle_ms)
 
 
-def handle(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> Results | Ordered[Results | None] | None:
-    refused: Results = {}
-    if not is_open(broker):
-        request, refused = _authorized(broker, request)
+def handle(
+    broker: BrokerContext, request: ApiRequest[ProduceRequest]
+) -> Results | Ordered[Results | None] | Steps[Results | Ordered[Results | None] | None] | None:
+    if is_open(broker):
+        return _handle(broker, request, {})
+    if len(request.message.records) > SLICE:
+        return _handle_many(broker, request)
+    return _handle(broker, *_authorized(broker, request))
+
+
+def _handle_many(
+    broker: BrokerContext, request: ApiRequest[ProduceRequest]
+) -> Steps[Results | Ordered[Results | None] | None]:
+    """To ask for rights takes some µs a topic: a slice a step."""
+    rights = Rights(broker, request, Operation.WRITE)
+    for some in sliced(request.message.records):
+        for tp, _ in some:
+            rights.allows(tp.topic)
+        yield
+    return _handle(broker, *_authorized(broker, request, rights))
+
+
+def _handle(
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], refused: Results
+) -> Results | Ordered[Results | None] | None:
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
         return refused | {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
@@ -134,16 +155,18 @@ def handle(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> Result
 
 
 def _authorized(
-    broker: BrokerContext, request: ApiRequest[ProduceRequest]
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], known: Rights | None = None
 ) -> tuple[ApiRequest[ProduceRequest], Results]:
-    """The request with what the caller may write only, and what is answered to the rest."""
+    """The request with what the caller may write only, and what is answered to the rest. What is ``known`` of it is not
+    asked again.
+    """
     message: ProduceRequest = request.message
     code = _refusal_of_transaction(broker, request)
     if code is not ErrorCode.NONE:
         why = "records of a transaction need WRITE on its transactional id"
         nothing = request._replace(message=message._replace(records=[]))
         return nothing, {tp: ProduceResult(code, message=why) for tp, _ in message.records}
-    rights = Rights(broker, request, Operation.WRITE)
+    rights = known or Rights(broker, request, Operation.WRITE)
     result = ProduceResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     refused: Results = {tp: result for tp, _ in message.records if not rights.allows(tp.topic)}
     if refused:
