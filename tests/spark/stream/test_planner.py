@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from sparklog.errors import DataSourceError
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.stream import truncation
@@ -238,6 +238,18 @@ def test_a_partition_that_a_broker_does_not_know_yet_is_not_gone(make_planner, f
     assert planner.end({_A: 3, _B: 4}) == {_A: 10, _B: 9}
     assert cluster.late < 0 < clock.monotonic()
     assert "DATA_LOSS" not in caplog.text
+
+
+def test_what_may_not_be_described_any_more_is_gone(make_planner, clock):
+    planner, cluster = make_planner(failOnDataLoss="false")
+    cluster.set({_A: 10})
+
+    def refuse(_):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "t")
+
+    cluster.existing = refuse
+    assert planner.end({_A: 3, _B: 4}) == {_A: 10, _B: 4}
+    assert clock.monotonic() == ManualClock().monotonic(), "nothing is waited for"
 
 
 def test_a_new_partition_that_a_broker_does_not_know_yet_is_read_when_a_batch_runs_again(make_planner):

@@ -163,8 +163,13 @@ class StreamPlanner:
                 return found
 
     def _not_known_yet(self, read: StreamOffset, missing: list[TopicPartition]) -> TopicPartition | None:
-        """One of ``missing`` whose topic is there without it."""
-        there = self._resolver.existing({tp.topic for tp in missing}) if missing else {}
+        """One of ``missing`` whose topic is there without it; None too where it may not be asked about any more."""
+        try:
+            there = self._resolver.existing({tp.topic for tp in missing}) if missing else {}
+        except ApiError as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            return None
         topics = StreamOffset({}, _by_topic(there))
         return next(
             (
