@@ -420,3 +420,19 @@ def test_a_cut_is_the_same_for_the_same_seed(root, tmp_path):
         files.cut(tmp_path / name, 7)
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert one == two
+
+
+def test_what_lies_elsewhere_is_not_taken_for_a_file_that_is_gone(root, tmp_path):
+    """A disk gives the number of a removed file to the next one."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with FaultyFiles(root, steps=("fsync",)) as files:
+        gone = root / "gone"
+        gone.write_bytes(b"x")
+        node = files._disk.at(str(gone))
+        gone.unlink()
+        files._disk._remember(str(elsewhere), node)
+        descriptor = os.open(elsewhere, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    assert files.count == 0

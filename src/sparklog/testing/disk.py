@@ -193,7 +193,12 @@ class Disk:
         return node
 
     def opened_as(self, descriptor: int) -> Node | None:
-        """What ``descriptor`` was opened on; None if that is not in this tree."""
+        """What ``descriptor`` was opened on; None if that is not in this tree.
+
+        Something elsewhere may have the number that a file had here which is gone.
+        """
+        if not self.holds(os.readlink(f"/proc/self/fd/{descriptor}")):
+            return None
         status = os.fstat(descriptor)
         return self._by_identity.get((status.st_dev, status.st_ino))
 
