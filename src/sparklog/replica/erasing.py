@@ -41,8 +41,9 @@ _MOST_KEY_BYTES = 64 << 20
 """Of all erasures together."""
 _MOST_ROUNDS = 1000
 _MOST_REPLICAS = 100_000
-"""Of all rounds together, but for those of the last: anybody may begin any number. The one gives way that nobody has
-asked about for longest; whoever asks again is told that its keys are needed.
+"""Of all rounds together, without the replicas of the last round. A client may begin any number of rounds: the broker
+forgets the one that no client has asked about for longest. A client that asks about it again is told that its keys are
+needed.
 """
 _DELETED = "a segment was deleted while it was read"
 _MOST_ATTEMPTS = 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,10 +15,17 @@ def finish(steps: Generator[object, None, T]) -> T:
 
 def counted(steps: Generator[object, None, T]) -> tuple[int, T]:
     """How many times ``steps`` stopped for others, and their result."""
-    number = 0
+    stops: list[None] = []
+    result = watched(steps, lambda: stops.append(None))
+    return len(stops), result
+
+
+def watched(steps: Generator[object, None, T], look: Callable[[], None]) -> T:
+    """The result of ``steps``; ``look`` is called each time they stop for others."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            return number, end.value
-        number += 1
+            result: T = end.value
+            return result
+        look()

@@ -307,26 +307,19 @@ def test_where_a_log_begins_after_a_deletion_is_said(rig, caplog):
     assert not rig.logs.delete_old_segments(TP, 3)
 
 
-def test_how_far_it_was_cleaned_is_known_where_a_partition_was_until_that_is_gone(rig):
+def test_how_far_it_was_cleaned_and_where_it_begins_is_known_where_a_partition_was_until_that_is_gone(rig):
     rig.dir(rig.a).cleaner_points.set(TP, 2)
-    copies = FutureLogs(rig.logs)
-    old = copies.swap(TP)
-    rig.logs.checkpoint_dir(rig.dir(rig.a))
-    assert read_offsets(rig.a / CLEANER_OFFSETS).get(TP) == 2, "after a power cut it may be the partition again"
-    copies.secure(rig.logs.logs[TP])
-    assert read_offsets(rig.b / CLEANER_OFFSETS).get(TP) == 2
-    copies.retire(old, rig.logs.logs[TP])
-    assert TP not in read_offsets(rig.a / CLEANER_OFFSETS)
-
-
-def test_where_a_partition_begins_is_known_where_it_was_until_that_is_gone(rig):
     rig.logs.advance_start(TP, 2)
     rig.future.append_as_follower(batch_of(1, 2, 3))
     copies = FutureLogs(rig.logs)
+
+    def told(home):
+        return [read_offsets(home / name).get(TP) for name in (CLEANER_OFFSETS, LOG_START_OFFSETS)]
+
     old = copies.swap(TP)
     rig.logs.checkpoint_dir(rig.dir(rig.a))
-    assert read_offsets(rig.a / LOG_START_OFFSETS).get(TP) == 2, "after a power cut it may be the partition again"
+    assert told(rig.a) == [2, 2], "after a power cut it may be the partition again"
     copies.secure(rig.logs.logs[TP])
-    assert read_offsets(rig.b / LOG_START_OFFSETS).get(TP) == 2
+    assert told(rig.b) == [2, 2]
     copies.retire(old, rig.logs.logs[TP])
-    assert TP not in read_offsets(rig.a / LOG_START_OFFSETS)
+    assert told(rig.a) == [None, None]

@@ -91,13 +91,12 @@ def settle(found: Mapping[Path, Found], know: Know, keep_start: KeepStart, *, is
             continue
         others = [each for each, here in found.items() if each != home and tp in here]
         if len(others) == 1:
-            places = found[others[0]][tp], found[home][tp]
-            start = max(know(each, tp).log_start_offset for each in places)
+            old, new = found[others[0]][tp], found[home][tp]
+            start = max(know(each, tp).log_start_offset for each in (old, new))
             if _choose(found, others[0], home, tp, know):
-                keep_start(found[home][tp], tp, start)
-            else:  # it may lack the end of what was deleted while the other was the partition
-                kept, _ = places
-                keep_start(kept, tp, min(start, end_of(kept, know(kept, tp)).offset))
+                keep_start(new, tp, start)
+            else:  # it may lack the end of what was deleted while the new one was the partition
+                keep_start(old, tp, min(start, end_of(old, know(old, tp)).offset))
         elif not others and is_complete:
             unmark(found[home][tp])
 

@@ -1,7 +1,9 @@
 """What an OffsetFetch of many topics asks of others, and how much of it in one step."""
 
 import asyncio
+from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from sparklog.protocol.slices import SLICE
 from sparklog.security.caller import Caller
 from sparklog.structs import TopicPartition
 from sparklog.testing.authorizer import ListedRights
+from sparklog.testing.steps import watched
 
 NAMES = [f"t{number}" for number in range(4 * SLICE)]
 PARTITIONS = [TopicPartition(name, 0) for name in NAMES]
@@ -53,18 +56,12 @@ def request_of(version, names):
 @pytest.mark.parametrize("names", [NAMES, None], ids=["named", "all"])
 def test_a_slice_is_asked_a_step_whether_it_may_be_described(version, names):
     rights = ListedRights(*MAY)
-    groups, before = Groups(rights), 0
+    groups, seen = Groups(rights), [0]
     broker = SimpleNamespace(authorizer=rights, groups=groups)
     request = ApiRequest(offset_fetch.API, version, "me", Caller("h"), request_of(version, names))
     steps = offset_fetch.handle(broker, request)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer = end.value
-            break
-        assert len(rights.questions) <= before + SLICE + 1
-        before = len(rights.questions)
+    answer: Any = watched(steps, lambda: seen.append(len(rights.questions)))
+    assert all(now <= before + SLICE + 1 for before, now in pairwise(seen))
     assert len(rights.questions) == len(NAMES) + 1
     assert len(set(groups.asked_at)) == 1, "offsets are stable as of when they are looked up"
     (topics,) = (answer.groups[0].topics,) if version >= 8 else (answer.topics,)

@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,7 +37,7 @@ from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.authorizer import ListedRights
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
-from sparklog.testing.steps import counted, finish
+from sparklog.testing.steps import counted, finish, watched
 from sparklog.zk.znodes import PartitionState
 
 ME, OTHER_BROKER = 1, 2
@@ -581,16 +582,10 @@ def test_of_many_topics_a_slice_is_asked_a_step_whether_it_may_be_written(tmp_pa
     async def scenario(broker):
         broker.authorizer = rights = ListedRights("WRITE topic t")
         message = ProduceRequest(None, 1, 0, [(ONE, batch()), *((tp, batch()) for tp in topics)])
-        steps, asked_before = produce.handle(broker, asked(message)), 0
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                answer = end.value
-                break
-            assert len(rights.questions) <= asked_before + SLICE
-            asked_before = len(rights.questions)
-        assert len(rights.questions) == asked_before == len(topics) + 1, "nothing is asked twice"
+        seen = [0]
+        answer = watched(produce.handle(broker, asked(message)), lambda: seen.append(len(rights.questions)))
+        assert all(now <= before + SLICE for before, now in pairwise(seen))
+        assert len(rights.questions) == seen[-1] == len(topics) + 1, "nothing is asked twice"
         results = await answer.answer if isinstance(answer, Ordered) else answer
         assert results[ONE].error is ErrorCode.NONE
         assert {results[tp].error for tp in topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
