@@ -309,6 +309,28 @@ def test_too_little_is_waited_on_until_the_delay_has_passed(make_planner, clock)
     assert planner.end({_A: 9}, unlimited=False) == {_A: 19}
 
 
+@pytest.mark.parametrize(
+    "happens",
+    [
+        {"ends": {_A: 3}, "topic_id": UUID(int=2)},
+        {"ends": {_A: 12}, "epochs": {_A: 9}},
+        {"ends": {_A: 8}},
+    ],
+    ids=["made again", "cut off and grown again", "cut off"],
+)
+def test_a_loss_is_told_once_while_a_query_waits_for_more_records(make_planner, clock, caplog, monkeypatch, happens):
+    monkeypatch.setattr(truncation, "ends_of_epochs", lambda cluster, wanted: dict.fromkeys(wanted, 8))
+    options = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h", "fetchOffset.numRetries": "0"}
+    planner, cluster = make_planner(failOnDataLoss="false", **options)
+    cluster.set({_A: 10}, epochs={_A: 3})
+    start = planner.end_of_batch(_at({_A: 9}, epochs={_A: 3}), unlimited=False)
+    cluster.set(**happens)
+    for _ in range(3):
+        assert planner.end_of_batch(start, unlimited=False) == start, "too few records: it waits"
+        clock.advance(60)
+    assert caplog.text.count("SPARKLOG_DATA_LOSS") == 1
+
+
 def test_what_came_after_the_freeze_is_left(make_planner):
     planner, cluster = make_planner(minOffsetsPerTrigger="6", maxOffsetsPerTrigger="6")
     cluster.set({_A: 10})

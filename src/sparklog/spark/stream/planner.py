@@ -53,6 +53,7 @@ class StreamPlanner:
         self._target: StreamOffset | None = None
         self._first_offsets: dict[tuple[TopicPartition, UUID | None], int] = {}
         self._gone: set[TopicPartition] = set()
+        self._told: set[str] = set()
         self._last_trigger = float("-inf")
         self._behind_since: dict[TopicPartition, float] = {}
 
@@ -119,7 +120,7 @@ class StreamPlanner:
     def _reported_truncations(self, read: StreamOffset, now: StreamOffset) -> Offsets:
         truncated = self._truncation.truncated(read, now.epochs)
         for tp in sorted(truncated):
-            self._data_loss.report(
+            self._report_once(
                 DataLoss.TRUNCATED,
                 f"partition {tp} was cut off at offset {truncated[tp]}, before {read.offsets[tp]}, up to where it was"
                 f" read, when its leader epoch was {read.epochs[tp]}; it is {now.epochs[tp]} now, and the partition"
@@ -203,7 +204,7 @@ class StreamPlanner:
         topics = {tp.topic for tp in start.offsets if not start.is_same_topic(tp.topic, now)}
         for topic in sorted(topics):
             read = {tp.partition: each for tp, each in start.offsets.items() if tp.topic == topic}
-            self._data_loss.report(
+            self._report_once(
                 DataLoss.RECREATED,
                 f"topic {topic!r}, read up to {read} (offsets by partition), was deleted and created again: its id was"
                 f" {start.topic_ids[topic]} and is {now.topic_ids[topic]}",
@@ -231,7 +232,7 @@ class StreamPlanner:
             del self._behind_since[tp]
         lost = self._not_in_the_log(lost, ahead)
         for tp in sorted(lost):
-            self._data_loss.report(
+            self._report_once(
                 DataLoss.TRUNCATED,
                 f"partition {tp} ends at offset {known[tp]}, before {ahead[tp]}, up to where it was read already",
             )
@@ -245,6 +246,12 @@ class StreamPlanner:
             return partitions
         ends = self._resolver.high_watermarks(partitions)
         return {tp for tp in partitions if ends[tp] < read[tp]}
+
+    def _report_once(self, kind: DataLoss, message: str) -> None:
+        """A query that waits for more records meets the same loss at each trigger."""
+        if message not in self._told:
+            self._data_loss.report(kind, message)
+            self._told.add(message)
 
     def _begin(self, start: StreamOffset, end: StreamOffset) -> Offsets:
         """Where a batch starts in each partition of its end. A new partition starts at its first offset, normally 0.
