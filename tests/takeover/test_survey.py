@@ -47,6 +47,7 @@ def test_what_the_znodes_say_is_found(zk):
     put(zk, "/kafka-acl/Topic/clicks", {"version": 1, "acls": []})
     put(zk, "/config/users/anna", {"version": 1, "config": {"producer_byte_rate": "1"}})
     put(zk, "/config/users/bert", {"version": 1, "config": {}})
+    put(zk, "/config/users/bert/clients/loader", {"version": 1, "config": {"consumer_byte_rate": "1"}})
     put(zk, "/feature", {"version": 1, "status": 1, "features": {"x": 1}})
     put(zk, "/admin/reassign_partitions", {"version": 1, "partitions": []})
     put(
@@ -65,7 +66,7 @@ def test_what_the_znodes_say_is_found(zk):
         (1,),
         (0,),
     )
-    assert (found.is_migrating, found.features, found.acls, found.quotas) == (True, ("x",), 1, 1)
+    assert (found.is_migrating, found.features, found.acls, found.quotas) == (True, ("x",), 1, 2)
     assert found.is_reassigning
 
 

@@ -77,7 +77,7 @@ def _of_cluster(survey: Survey) -> Iterator[Finding]:
     if survey.is_reassigning:
         yield stop("a reassignment of partitions is under way", "wait for its end, or cancel it")
     if survey.quotas:
-        text = f"{survey.quotas} users, client ids or addresses have settings (quotas, SCRAM)"
+        text = f"{survey.quotas} users, client ids (of one user or of all) or addresses have settings (quotas, SCRAM)"
         yield Finding(False, "cluster", text, "they hold here too")
 
 

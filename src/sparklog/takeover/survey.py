@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -96,7 +96,7 @@ async def survey(zk: ZkClient, client: ClientConfig) -> Survey:
         features=tuple(sorted(_json(zk, "/feature").get("features") or {})),
         acls=sum(len(zk.names(f"{root}/{kind}")) for root in _ACLS for kind in zk.names(root)),
         tokens=len(zk.names(_TOKENS)),
-        quotas=sum(_has_settings(zk, kind, name) for kind in _QUOTAS for name in zk.names(f"{znodes.CONFIG}/{kind}")),
+        quotas=sum(bool(_json(zk, path).get("config")) for path in _quota_paths(zk)),
         is_reassigning=zk.data("/admin/reassign_partitions") is not None,
     )
 
@@ -115,8 +115,13 @@ def _epoch(value: Mapping[str, Any], name: str) -> int:
     return found if isinstance(found, int) else -1
 
 
-def _has_settings(zk: ZkClient, kind: str, name: str) -> bool:
-    return bool(_json(zk, f"{znodes.CONFIG}/{kind}/{name}").get("config"))
+def _quota_paths(zk: ZkClient) -> Iterator[str]:
+    """Of users, client ids and addresses, and of the client ids of a user."""
+    for kind in _QUOTAS:
+        for name in zk.names(f"{znodes.CONFIG}/{kind}"):
+            path = f"{znodes.CONFIG}/{kind}/{name}"
+            yield path
+            yield from (f"{path}/clients/{client}" for client in zk.names(f"{path}/clients"))
 
 
 async def _broker(zk: ZkClient, broker_id: int, client: ClientConfig) -> SurveyedBroker:
