@@ -43,6 +43,21 @@ print("rows:", spark.read.format("sparklog").options(**source).load().count())
 spark.stop()
 """
 
+_ENDED = """
+import sys
+from pyspark import SparkContext
+from sparklog.spark import session
+from sparklog.spark.sessions import SparkStopped
+if sys.argv[1] == "late":
+    SparkContext._ensure_initialized()
+    SparkContext._gateway.proc.kill()
+    SparkContext._gateway.proc.wait()
+try:
+    session(spark_driver_memory="1m" if sys.argv[1] == "early" else "512m")
+except SparkStopped as error:
+    print(error)
+"""
+
 _CONNECTED = """
 import json, logging, sys
 remote, servers, topic, out, checkpoint = sys.argv[1:]
@@ -183,6 +198,12 @@ def test_a_session_whose_jvm_has_ended_has_stopped(error):
         raise error
 
     stop(SimpleNamespace(stop=refused))
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_a_jvm_that_ends_before_the_session_is_there(run, when):
+    ran = run([sys.executable], when, program=_ENDED)
+    assert "Spark's JVM has ended before the session was there" in ran.stdout
 
 
 @pytest.mark.slow

@@ -22,9 +22,10 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from sparklog.errors import ConfigError
+from sparklog.errors import ConfigError, SparklogError
 from sparklog.local.extras import install_line
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
@@ -58,6 +59,10 @@ _DELTA_SETTINGS = {
 }
 
 
+class SparkStopped(SparklogError):
+    """Spark has stopped, so this process can do nothing more: a master may have ended it, or a lack of memory."""
+
+
 def session(
     app_name: str = "sparklog",
     *,
@@ -78,7 +83,8 @@ def session(
     it) and logs only warnings. Under spark-submit both are Spark's own, and spark-submit's settings go before the
     defaults of this function.
 
-    Raises ConfigError for a ``master`` together with a ``remote``, and if JARs cannot be downloaded.
+    Raises ConfigError for a ``master`` together with a ``remote``, and if JARs cannot be downloaded; SparkStopped if
+    the JVM ends before the session is there.
     """
     settings = {name.replace("_", "."): str(value) for name, value in conf.items()}
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
@@ -93,7 +99,7 @@ def session(
     builder = SparkSession.builder.appName(app_name).config(map=_defaults() | wanted)
     if not submitted:
         builder = builder.master(master or settings.get("spark.master", "local[2]"))
-    found = builder.getOrCreate()
+    found = _created(builder)
     # An existing session stores any setting in its own copy, where settings of the JVM have no effect.
     started = found.sparkContext.getConf()
     for name, value in wanted.items():
@@ -102,6 +108,31 @@ def session(
     _warn_of(not_applied)
     _ensure_format(found)
     return found
+
+
+def _created(builder: SparkSession.Builder) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except (PySparkRuntimeError, Py4JError, OSError) as error:
+        is_early = isinstance(error, PySparkRuntimeError) and error.getCondition() == "JAVA_GATEWAY_EXITED"
+        if not is_early and not has_jvm_ended():
+            raise
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise SparkStopped(
+            "Spark's JVM has ended before the session was there: it says why above, or the system has killed it for its"
+            f" memory ({said})"
+        ) from error
+
+
+def has_jvm_ended() -> bool:
+    """Whether this process had a JVM of Spark, and it does not answer."""
+    gateway = SparkContext._gateway
+    try:
+        if gateway is not None:
+            gateway.jvm.java.lang.System.nanoTime()
+    except (Py4JError, OSError):
+        return True
+    return False
 
 
 def stop(spark: SparkSession) -> None:

@@ -15,8 +15,9 @@ from pyspark.java_gateway import launch_gateway
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, DataSourceError, ErrorCode, PeerBusy
 from sparklog.local.java import find_java
 from sparklog.spark.batch.repetition import rounds
-from sparklog.spark.batch.unattended import SparkStopped, keep_on, run_rounds
+from sparklog.spark.batch.unattended import keep_on, run_rounds
 from sparklog.spark.lake.destination import Overtaken
+from sparklog.spark.sessions import SparkStopped
 from sparklog.testing.clock import ManualClock
 
 

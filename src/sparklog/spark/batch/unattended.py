@@ -16,12 +16,12 @@ from types import FrameType
 from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparklog.client.cluster.retry import is_retriable
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, PeerBusy, SparklogError
+from sparklog.spark.sessions import SparkStopped, has_jvm_ended
 
 _LASTING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """A client asks again for a topic that was made a moment ago; a job has been told a wrong name, or it was deleted."""
@@ -36,10 +36,6 @@ _PASSING = frozenset(
 )
 _STOPPED = ("stopped SparkContext", "LiveListenerBus is stopped")
 """What Spark says when it has stopped, of whatever it is asked."""
-
-
-class SparkStopped(SparklogError):
-    """Spark has stopped, so this process can do nothing more: a master may have ended it, or a lack of memory."""
 
 
 class Outcome(Protocol):
@@ -104,17 +100,8 @@ def _check_spark(error: Exception) -> None:
     said = line_of(error)
     if isinstance(error, Py4JJavaError) and any(each in said for each in _STOPPED):
         raise SparkStopped(f"Spark has stopped, start the job again: {said}") from error
-    if isinstance(error, (Py4JError, OSError)) and not isinstance(error, (Py4JJavaError, SparklogError)):
-        _check_jvm(said, error)
-
-
-def _check_jvm(said: str, error: Exception) -> None:
-    """Raises SparkStopped where there was a JVM, and it does not answer."""
-    gateway = SparkContext._gateway
-    try:
-        if gateway is not None:
-            gateway.jvm.java.lang.System.nanoTime()
-    except (Py4JError, OSError):
+    is_of_jvm = isinstance(error, (Py4JError, OSError)) and not isinstance(error, (Py4JJavaError, SparklogError))
+    if is_of_jvm and has_jvm_ended():
         raise SparkStopped(f"Spark's JVM has ended, start the job again: {said}") from error
 
 
