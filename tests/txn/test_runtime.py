@@ -622,6 +622,34 @@ def test_a_completion_that_cannot_be_written_is_tried_again(play: Any) -> None:
     play(body)
 
 
+def test_a_completion_that_was_not_confirmed_ends_no_transaction_of_its_successor(play: Any) -> None:
+    """The record is in the next coordinator's log, which tells no partition anew: the old one must not either."""
+
+    async def body(scene: Scene) -> None:
+        plain, refused = scene.log.append, asyncio.Event()
+
+        async def append(partition: int, batch: bytes) -> None:
+            await plain(partition, batch)
+            found = transaction_in(batch)
+            if found is not None and found.state is S.COMPLETE_COMMIT and not refused.is_set():
+                refused.set()
+                raise ApiError(E.REQUEST_TIMED_OUT)
+
+        scene.log.append = append
+        producer = await scene.opened()
+        assert await scene.end(producer, commit=True) is E.NONE
+        await refused.wait()
+        successor = Scene(scene.loop, scene.clock, scene.log, scene.markers)
+        await successor.load()
+        assert await successor.txns.add_partitions(ID, producer, [A]) is E.NONE
+        await asyncio.sleep(10)
+        assert scene.markers.written == [(Marker(producer, True, 5), {A, B})], "a second one would end what was begun"
+        assert successor.state is S.ONGOING
+        await successor.txns.close()
+
+    play(body)
+
+
 def test_without_a_producer_id_to_give(play: Any) -> None:
     async def body(scene: Scene) -> None:
         scene.id_failures = 1

@@ -416,7 +416,11 @@ class TransactionCoordinator:
         def is_ours() -> bool:
             return self._led.get(led.number) is led and held.current is prepared
 
-        while await self._completion.deliver(marker, prepared.partitions, is_ours):
+        if not await self._completion.deliver(marker, prepared.partitions, is_ours):
+            return
+        # The markers are never written again. A record that could not be confirmed may be in the log of the next
+        # coordinator, which writes none then: under the same epochs a second marker would end the next transaction.
+        while is_ours():
             complete = self._machine.complete(prepared, self._clock.now_ms())
             if await self._write(led, held, complete) is ErrorCode.NONE:
                 self._count(prepared)
