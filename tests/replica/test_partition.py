@@ -168,6 +168,32 @@ def test_with_too_few_in_sync_readers_see_what_the_topic_says(tmp_path, visibili
     log.close()
 
 
+def test_acks_all_does_not_count_a_replica_that_is_only_proposed(tmp_path):
+    """Until ZooKeeper has it, another that left the ISR with all that was acknowledged may be elected."""
+    settings = parse(TopicConfig, {"min.insync.replicas": "2", "sparklog.min.isr.visibility": "immediate"})
+    clock, third = ManualClock(), 3
+    log = Log(tmp_path, TP, settings, clock, lambda work: work())
+    partition = Partition(TP, ME, log, clock=clock, max_lag_ms=30_000)
+    partition.apply(PartitionState(ME, 0, (ME, OTHER), 1, version=0), (ME, OTHER, third))
+    partition.append_as_leader(batch(), -1)
+    partition.fetched(OTHER, 1, 7)
+    clock.advance(31)
+    partition.fetched(third, 0, 8)
+    partition.append_as_leader(batch(), -1)
+    shrink = partition.leave_out_lagging()
+    assert shrink.isr == (ME,)
+    partition.fetched(third, 1, 8)
+    partition.settle(shrink, (ME,), 1)
+    partition.fetched(third, 2, 8)
+    join = partition.wants_to_join(third)
+    assert (partition.high_watermark.offset, join.isr) == (2, (ME, third))
+    assert not partition.has_enough_in_sync
+    assert not partition.is_committed(1)
+    partition.settle(join, (ME, third), 2)
+    assert partition.is_committed(1)
+    log.close()
+
+
 @pytest.mark.parametrize("isolation", list(IsolationLevel))
 def test_all_is_seen_of_a_segment_that_grew_when_it_was_cleaned(tmp_path, isolation):
     """A tombstone that stays gets a delete horizon, from which timestamps are further away: they take more bytes."""

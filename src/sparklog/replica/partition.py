@@ -322,8 +322,12 @@ class Partition:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Whether what is committed now is on as many replicas as ``min.insync.replicas`` asks for."""
-        return self._in_sync is not None and len(self._in_sync.maximal) >= self.min_in_sync
+        """Whether what is committed now is on as many replicas as ``min.insync.replicas`` asks for.
+
+        They are those of which ZooKeeper knows: before it knows of one that joins, another may be elected that has
+        less. Kafka 3.9 counts that one too, but has no eligible replicas beside the ISR.
+        """
+        return len(self.isr) >= self.min_in_sync
 
     def is_committed(self, offset: int) -> bool:
         """Whether as many replicas have the record as ``min.insync.replicas`` asks for; readers may be shown it before

@@ -67,6 +67,7 @@ class Stage:
         self.replicas = ReplicaManager(US, self.logs, asyncio.get_running_loop(), clock=self.clock)
         self.where = {LEADER: self.peer.endpoint}
         self.looked = 0
+        self.broker_epoch = OUR_EPOCH
         self.contacts = []
         self.fetcher = ReplicaFetcher(
             Leader(LEADER, 0),
@@ -75,7 +76,7 @@ class Stage:
             Turns(asyncio.get_running_loop()),
             self.clock,
             ways=Ways(self._find),
-            broker_epoch=lambda: OUR_EPOCH,
+            broker_epoch=lambda: self.broker_epoch,
             on_contact=self._hear,
         )
 
@@ -189,6 +190,20 @@ def test_each_fetch_asks_for_what_is_behind_the_copy(tmp_path):
             third = await stage.after(given(high_watermark=3))
             assert not third.partitions, "the session remembers what was asked"
             assert partition.high_watermark.offset == 3
+
+    run(test)
+
+
+def test_without_a_session_fetches_bear_the_epoch_that_there_was(tmp_path):
+    """With none the leader would propose this broker for the ISR without one, after it has started again too."""
+
+    async def test():
+        async with stage_at(tmp_path, T0) as stage:
+            epochs = [(await stage.asked()).replica_epoch]
+            for now in (None, None, OUR_EPOCH + 1):
+                stage.broker_epoch = now
+                epochs.append((await stage.after(given())).replica_epoch)
+            assert epochs == [OUR_EPOCH, OUR_EPOCH, OUR_EPOCH, OUR_EPOCH + 1]
 
     run(test)
 

@@ -111,7 +111,8 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int | None],
         on_contact: Callable[[int, bool], Awaitable[None]],
     ) -> None:
-        """``broker_epoch`` says under which epoch this broker is registered.
+        """``broker_epoch`` says under which epoch this broker is registered. Where it is not, fetches bear the last
+        one: a leader that counted on a fetch without an epoch could do so when this broker has started again.
 
         ``on_contact`` is told of the leader whether it was reached; if not, the next attempt is made when it returns.
         """
@@ -123,6 +124,7 @@ class ReplicaFetcher:
         self._clock = clock
         self._ways = ways
         self._broker_epoch = broker_epoch
+        self._last_epoch = -1
         self._on_contact = on_contact
         self._followed: dict[TopicPartition, _Followed] = {}
         # Each partition that is followed is in one of these three.
@@ -347,13 +349,14 @@ class ReplicaFetcher:
     def _request(self, plan: FetchPlan) -> FetchRequest:
         config, epoch, left_s = self._config, self._broker_epoch(), self._pause_left_s()
         wait_ms = config.replica_fetch_wait_max_ms
+        self._last_epoch = self._last_epoch if epoch is None else epoch
         return FetchRequest(
             wait_ms if left_s is None else min(math.ceil(1000 * left_s), wait_ms),
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
             plan.partitions,
             replica_id=self._replicas.broker_id,
-            replica_epoch=-1 if epoch is None else epoch,
+            replica_epoch=self._last_epoch,
             session_id=plan.session_id,
             session_epoch=plan.epoch,
             forgotten=plan.forgotten,
