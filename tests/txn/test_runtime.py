@@ -409,6 +409,20 @@ def test_a_replaced_coordinator_stops_when_it_hears_so(play: Any) -> None:
     play(body)
 
 
+def test_a_leader_that_stays_away_is_told_once_a_minute_and_in_few_words(play: Any, caplog: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.producer()
+        partitions = [TopicPartition("a", number) for number in range(3000)]
+        assert await scene.txns.add_partitions(ID, producer, partitions) is E.NONE
+        scene.markers.answers = [dict.fromkeys(partitions, E.NOT_LEADER_OR_FOLLOWER)] * 100
+        await scene.end(producer, commit=True)
+        await asyncio.sleep(50)
+
+    play(body)
+    (line,) = [each.getMessage() for each in caplog.records if "trying again" in each.getMessage()]
+    assert line.endswith("in 3000 partition(s), such as a-0: NOT_LEADER_OR_FOLLOWER")
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_partition_that_has_gone_on_takes_no_marker_from_the_others(play: Any, commit: bool) -> None:
     async def body(scene: Scene) -> None:

@@ -45,6 +45,8 @@ class TopicDeletions:
         self._pauses = Pauses[str](clock)
         self._stops: dict[str, asyncio.Future[list[StopReplicaResponse | BaseException]]] = {}
         """What the brokers answer that were asked to delete a topic."""
+        self._missing: dict[str, list[int]] = {}
+        """The brokers for which the deletion of a topic waits, as was said last."""
         self._left_alone: set[str] = set()
         """Topics of which it was said that they cannot be deleted."""
 
@@ -79,17 +81,23 @@ class TopicDeletions:
         partitions = context.partitions_of(topic)
         holders = {holder for tp in partitions for holder in context.holders(tp)}
         if not holders <= channels.keys():
-            missing = sorted(holders - channels.keys())
-            _logger.info("topic %s will be deleted when brokers %s are back", topic, missing)
+            self._tell_missing(topic, sorted(holders - channels.keys()))
         elif topic not in self._stops:
             await self._stop_replicas(context, channels, topic, holders)
         elif self._stops[topic].done() and self._all_stopped(topic, self._stops.pop(topic).result()):
             await self._run_zk(self._zk.topics.forget, topic, context.epoch_version)
             context.forget(topic)
+            self._missing.pop(topic, None)
             self._pauses.forget(topic)
             if self._id in channels:  # wakes the tasks that wait here for the end of the deletion
                 await self._tell(context, channels[self._id], [])
             _logger.info("topic %s is deleted", topic)
+
+    def _tell_missing(self, topic: str, missing: list[int]) -> None:
+        """Each change in the cluster is cause for another look, so only news are told."""
+        if self._missing.get(topic) != missing:
+            self._missing[topic] = missing
+            _logger.info("topic %s will be deleted when brokers %s are back", topic, missing)
 
     async def _stop_replicas(
         self, context: ControllerContext, channels: Mapping[int, BrokerChannel], topic: str, holders: set[int]

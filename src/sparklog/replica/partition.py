@@ -327,7 +327,7 @@ class Partition:
         They are those of which ZooKeeper knows: before it knows of one that joins, another may be elected that has
         less. Kafka 3.9 counts that one too, but has no eligible replicas beside the ISR.
         """
-        return len(self.isr) >= self.min_in_sync
+        return self._in_sync is not None and len(self._in_sync.isr) >= self.min_in_sync
 
     def is_committed(self, offset: int) -> bool:
         """Whether as many replicas have the record as ``min.insync.replicas`` asks for; readers may be shown it before

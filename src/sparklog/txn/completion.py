@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection
 
+from sparklog.clock import Clock
 from sparklog.errors import ErrorCode
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.structs import TopicPartition
 from sparklog.txn.markers import Marker, MarkerWriter, Progress, progress
 
@@ -23,8 +26,9 @@ _LONGEST_PAUSE = 2.0
 class Completion:
     """Tries again, with growing pauses, what could not be written."""
 
-    def __init__(self, writer: MarkerWriter) -> None:
+    def __init__(self, writer: MarkerWriter, clock: Clock) -> None:
         self._writer = writer
+        self._warnings = RateLimitedLogger(_logger, clock.monotonic)
 
     async def deliver(
         self, marker: Marker, partitions: Collection[TopicPartition], is_ours: Callable[[], bool]
@@ -42,11 +46,17 @@ class Completion:
             if owed:
                 owed -= await self._writer.deleted(owed)
             if owed:
-                refused = {str(tp): answers[tp].name for tp in owed if tp in answers}
-                _logger.warning("trying again to end a transaction of %s: %s", marker.producer, refused)
+                self._warn(marker, owed, answers)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
         return is_ours()
+
+    def _warn(self, marker: Marker, owed: Collection[TopicPartition], answers: Answers) -> None:
+        """In one line for all: a dead leader may owe thousands of transactions, each of thousands of partitions."""
+        counts = Counter(answers[tp].name for tp in owed if tp in answers)
+        codes = ", ".join(sorted(counts)) or "no answer"
+        where = f"{len(owed)} partition(s), such as {min(owed)}"
+        self._warnings.repeat(codes, f"trying again to end a transaction of {marker.producer} in {where}: {codes}")
 
     async def _write(self, marker: Marker, owed: Collection[TopicPartition]) -> Answers:
         """What the partitions answered; nothing if the writer failed, in whatever way: then all are tried again."""

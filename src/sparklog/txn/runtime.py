@@ -136,7 +136,7 @@ class TransactionCoordinator:
         self._take_producer_id = take_producer_id
         self._clock = clock
         self._loop = loop
-        self._completion = Completion(markers)
+        self._completion = Completion(markers, clock)
         self._led: dict[int, _LedPartition] = {}
         self._tasks = Tasks(loop, _on_failure)
         self._loading = asyncio.Lock()
