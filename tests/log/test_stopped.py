@@ -8,6 +8,7 @@ import pytest
 from log.samples import batch_of, marker_of, open_log, transactional, whole
 
 from sparklog.errors import CorruptRecord, LogError
+from sparklog.log.adoption import ADOPTION
 from sparklog.log.extents import ExtentReader
 from sparklog.log.loader import Knowledge
 from sparklog.log.origin import AppendOrigin
@@ -202,6 +203,13 @@ def test_an_interrupted_swap_is_left_to_the_broker(log, home):
     first = min(home.glob("*.log"))
     first.rename(first.with_name(first.name + ".swap"))
     with pytest.raises(LogError, match="a swap of segments was interrupted"):
+        _ = StoppedPartition(home, CLEAN).end_offset
+
+
+def test_an_interrupted_adoption_is_left_to_the_broker(log, home):
+    """The segments that have their names by now are some of them."""
+    (home / ADOPTION).write_text("0\n1\ntag 0 10\n")
+    with pytest.raises(LogError, match="segments were being adopted"):
         _ = StoppedPartition(home, CLEAN).end_offset
 
 

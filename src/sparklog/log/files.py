@@ -168,9 +168,18 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 def parse_future_dir(name: str) -> TopicPartition | None:
     """The partition of which a directory called ``name`` is a future copy; None for any other directory."""
-    stem, separator, unique = name.removesuffix(FUTURE_DIR_SUFFIX).rpartition(".")
-    is_future = name.endswith(FUTURE_DIR_SUFFIX) and separator and len(unique) == 32 and unique.isalnum()
-    return parse_partition_dir(stem) if is_future else None
+    return _parse_dir_aside(name, FUTURE_DIR_SUFFIX)
+
+
+def is_dir_aside(name: str) -> bool:
+    """Whether a directory called ``name`` is what a broker has beside its partitions: one that was, or is to be."""
+    return any(_parse_dir_aside(name, suffix) for suffix in (FUTURE_DIR_SUFFIX, DELETED_DIR_SUFFIX, STRAY_DIR_SUFFIX))
+
+
+def _parse_dir_aside(name: str, suffix: str) -> TopicPartition | None:
+    stem, separator, unique = name.removesuffix(suffix).rpartition(".")
+    is_aside = name.endswith(suffix) and separator and len(unique) == 32 and unique.isalnum()
+    return parse_partition_dir(stem) if is_aside else None
 
 
 def future_path(home: Path, tp: TopicPartition) -> Path:

@@ -8,13 +8,14 @@ behind damage is not the log's. Offset and time indexes are not used. Formats be
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 from sparklog.errors import CorruptRecord, LogError
+from sparklog.log.adoption import is_certain
 from sparklog.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets, read_topic_id
 from sparklog.log.file_records import BatchPosition, FileRecords
 from sparklog.log.files import (
@@ -23,6 +24,7 @@ from sparklog.log.files import (
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    files_with_suffix,
     find_base_offset,
     parse_partition_dir,
 )
@@ -98,11 +100,7 @@ class StoppedPartition:
 
     @cached_property
     def _files(self) -> list[tuple[int, Path]]:
-        """The ``.log`` files by their base offsets."""
-        if any(self.directory.glob(f"*{LOG_SUFFIX}{SWAP_SUFFIX}")):
-            raise LogError(f"{self.directory}: a swap of segments was interrupted; a start of its broker finishes it")
-        found = ((find_base_offset(path), path) for path in self.directory.glob(f"*{LOG_SUFFIX}"))
-        return sorted((base, path) for base, path in found if base is not None)
+        return segment_files(self.directory, (LOG_SUFFIX,))
 
     @cached_property
     def segments(self) -> list[WholeSegment]:
@@ -245,6 +243,29 @@ class StoppedPartition:
                         yield batch
 
 
+def segment_files(directory: Path, suffixes: Iterable[str]) -> list[tuple[int, Path]]:
+    """The files with these suffixes by their base offsets.
+
+    Raises LogError where only a broker can say what belongs to the log, or the directory cannot be listed.
+    """
+    try:
+        if files_with_suffix(directory, LOG_SUFFIX + SWAP_SUFFIX):
+            raise LogError(f"{directory}: a swap of segments was interrupted; a start of its broker finishes it")
+        if is_certain(directory):
+            raise LogError(f"{directory}: segments were being adopted; a start of its broker finishes that")
+        paths = [path for suffix in suffixes for path in files_with_suffix(directory, suffix)]
+    except OSError as error:
+        raise _unreadable(directory, error) from error
+    return sorted((base, path) for path in paths if (base := find_base_offset(path)) is not None)
+
+
+def log_starts(log_dir: Path) -> dict[TopicPartition, int]:
+    """Where the partitions of a log directory begin: what their files have before was deleted. None are known of a
+    directory that is no broker's. Raises OSError, CorruptRecord.
+    """
+    return read_offsets(log_dir / LOG_START_OFFSETS)
+
+
 def _open(path: Path) -> FileRecords:
     try:
         return FileRecords(path, writable=False)
@@ -281,7 +302,7 @@ def _head_or_marker(records: FileRecords, found: BatchPosition) -> RecordBatch:
 def stopped_partitions(log_dir: Path) -> dict[TopicPartition, StoppedPartition]:
     """The partitions of a log directory. Raises OSError if it cannot be read, CorruptRecord for a broken checkpoint."""
     clean = (log_dir / CLEAN_SHUTDOWN_MARKER).exists()
-    points, starts = read_offsets(log_dir / RECOVERY_POINTS), read_offsets(log_dir / LOG_START_OFFSETS)
+    points, starts = read_offsets(log_dir / RECOVERY_POINTS), log_starts(log_dir)
     found = {}
     for path in sorted(log_dir.iterdir()):
         tp = parse_partition_dir(path.name) if path.is_dir() else None

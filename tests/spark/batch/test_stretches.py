@@ -1,5 +1,6 @@
 """What tasks read by themselves: Parquet files, and segments of every format, as committed readers see them."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +12,14 @@ from log.samples import batch_of, marker_of, open_log, transactional
 from record.legacy_bytes import entry, first, first_wrapper, wrapper
 
 from sparklog.errors import CorruptRecord, DataSourceError
+from sparklog.log.adoption import ADOPTION
+from sparklog.log.checkpoints import LOG_START_OFFSETS, write_offsets
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.control import ControlType
 from sparklog.record.legacy.segment import iter_records
 from sparklog.spark.batch.sources import Source
 from sparklog.spark.batch.stretches import parquet_stretches, segment_stretches
+from sparklog.structs import TopicPartition
 
 LEGACY = HERE / "kafka-legacy"
 
@@ -85,6 +89,72 @@ def test_the_directory_of_a_kafka_that_has_ended(tmp_path, name, topic):
     ]
     assert found == expected
     assert len(behind) == (0 if topic == "compacted" else 3)
+
+
+@pytest.fixture
+def ten(tmp_path):
+    """The directory of a partition with ten records in two batches."""
+    log = open_log(tmp_path / "t-0")
+    for first_ms in (1000, 1005):
+        log.append_as_leader(batch_of(*range(first_ms, first_ms + 5)), 0)
+    log.close()
+    return tmp_path / "t-0"
+
+
+def times(stretches):
+    return [time for each in stretches for rows in each.rows() for time in rows.column("timestamp").to_pylist()]
+
+
+@pytest.mark.parametrize("path", ["", "t-0"])
+def test_records_that_were_deleted_are_not_loaded(ten, path, monkeypatch):
+    """They are in the segment until all of it lies before the log's start, which the log directory has noted."""
+    write_offsets(ten.parent / LOG_START_OFFSETS, {TopicPartition("t", 0): 7})
+    monkeypatch.chdir(ten.parent / path)
+    assert times(segment_stretches(str(ten.parent / path))) == [1007, 1008, 1009]
+    assert times(segment_stretches(".")) == [1007, 1008, 1009]
+
+
+def test_deleted_messages_of_the_old_formats_are_not_loaded(tmp_path):
+    (tmp_path / "t-1").mkdir()
+    (tmp_path / "t-1" / f"{0:020d}.log").write_bytes(OLD["magic 0"])
+    write_offsets(tmp_path / LOG_START_OFFSETS, {TopicPartition("t", 1): 2})
+    assert values(segment_stretches(str(tmp_path))) == [b"c"]
+
+
+@pytest.mark.parametrize("kind", ["future", "delete", "stray"])
+def test_what_lies_beside_the_partitions_of_a_broker_is_not_loaded(ten, kind):
+    """A move that was under way has the same records, and a topic that was deleted has none any more."""
+    copy = ten.with_name(f"t-0.{'0f' * 16}-{kind}")
+    shutil.copytree(ten, copy)
+    assert len(times(segment_stretches(str(ten.parent)))) == 10
+    assert len(times(segment_stretches(str(copy)))) == 10, "named by a person, it is a directory as any"
+
+
+def test_a_directory_that_is_no_brokers_is_loaded_whatever_its_name(ten):
+    ten.rename(ten.with_name("to-delete"))
+    assert len(times(segment_stretches(str(ten.parent)))) == 10
+
+
+@pytest.mark.parametrize(
+    ("left", "said"), [(f"{0:020d}.log.swap", "swap of segments"), (ADOPTION, "segments were being adopted")]
+)
+@pytest.mark.parametrize("path", ["", "t-0"])
+def test_a_partition_that_only_its_broker_can_put_right_is_refused(ten, left, said, path):
+    """Half of a swap, or of an adoption, would be loaded, and the load would say that it is done."""
+    (ten / f"{0:020d}.log").rename(ten / left)
+    with pytest.raises(DataSourceError, match=f"{ten}: .*{said}.*a start of its broker"):
+        segment_stretches(str(ten.parent / path))
+
+
+def test_a_broken_note_of_where_logs_begin_is_refused(ten):
+    (ten.parent / LOG_START_OFFSETS).write_text("0\n2\nt 0 7\n")
+    with pytest.raises(DataSourceError, match=LOG_START_OFFSETS):
+        segment_stretches(str(ten.parent))
+
+
+def test_old_messages_behind_new_ones_stay_behind(tmp_path):
+    (tmp_path / f"{0:020d}.log").write_bytes(bytes(batch_of(1000)) + entry(1, None, b"later"))
+    assert values(segment_stretches(str(tmp_path))) == [b"v" * 10, b"later"]
 
 
 def test_formats_that_follow_one_another(tmp_path):

@@ -10,6 +10,7 @@ import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
@@ -18,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sparklog.errors import CorruptRecord, DataSourceError
-from sparklog.log.files import LOG_SUFFIX, find_base_offset, parse_partition_dir
+from sparklog.errors import CorruptRecord, DataSourceError, LogError
+from sparklog.log.files import LOG_SUFFIX, find_base_offset, is_dir_aside, parse_partition_dir
+from sparklog.log.stopped import log_starts, segment_files
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import HEADERS_TYPE, ColumnarDecoder
 from sparklog.record.control import ControlType, read_marker
@@ -153,6 +155,8 @@ class SegmentStretch:
 
     paths: tuple[str, ...]
     partition: int | None
+    start: int = 0
+    """Where the log begins: what the files have before was deleted."""
 
     @property
     def path(self) -> str:
@@ -162,7 +166,7 @@ class SegmentStretch:
         visibility = Visibility(_hidden(self.paths), IsolationLevel.READ_COMMITTED)
         for path in self.paths:
             with _in_file(path):
-                for columns in _decoded(path, visibility):
+                for columns in _decoded(path, visibility, self.start):
                     count = len(columns["value"])
                     number = pa.scalar(self.partition, pa.int32())
                     yield _records(*(columns[name] for name in _COLUMNS), pa.repeat(number, count))
@@ -205,18 +209,20 @@ def _transactional(path: str) -> Iterator[RecordBatch]:
                 yield entry
 
 
-def _decoded(path: str, visibility: Visibility) -> Iterator[dict[str, pa.Array]]:
-    """Columns, a piece at a time. Raises CorruptRecord."""
+def _decoded(path: str, visibility: Visibility, start: int) -> Iterator[dict[str, pa.Array]]:
+    """Columns from the offset ``start`` on, a piece at a time. Raises CorruptRecord."""
     old, new = LegacyColumnarDecoder(_COLUMNS), ColumnarDecoder(_COLUMNS)
     for entry in _entries(path):
         if isinstance(entry, LegacyMessage):
-            old.append(entry)
+            if new.rows:
+                yield new.finish()
+            old.append(entry, start)
         else:
             entry.validate()
             if visibility.shows(entry):
                 if old.rows:
                     yield old.finish()
-                new.append(entry)
+                new.append(entry, start)
         for decoder in (old, new):
             if decoder.nbytes >= _PIECE_BYTES:
                 yield decoder.finish()
@@ -228,26 +234,28 @@ def _decoded(path: str, visibility: Visibility) -> Iterator[dict[str, pa.Array]]
 def segment_stretches(path: str) -> list[SegmentStretch]:
     """Of a directory of segment files, or of one that has such directories, ``TOPIC-PARTITION`` or otherwise named.
 
-    Raises DataSourceError where there are none.
+    What a broker has beside its partitions is passed over, unless ``path`` names it. Raises DataSourceError where there
+    are none, or only their broker can say what belongs to a log.
     """
-    home = Path(path)
+    home = Path(path).absolute()  # the name tells the partition
     if not home.is_dir():
         raise DataSourceError(
             "SPARKLOG_INVALID_OPTION", f"{path} is no directory here: segments are read from local files"
         )
-    homes = [home, *sorted(each for each in home.iterdir() if each.is_dir())]
-    found = [(each, _segments_in(each)) for each in homes]
-    stretches: list[SegmentStretch] = []
-    for each, paths in found:
-        if paths:
-            tp = parse_partition_dir(each.name)
-            stretches.append(SegmentStretch(paths, None if tp is None else tp.partition))
+    try:
+        stretches = list(_stretches_in(home))
+    except LogError as error:
+        raise DataSourceError("SPARKLOG_NOT_LOADED", str(error)) from error
     if not stretches:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", f"{path} has no segment files, nor directories with some")
     return stretches
 
 
-def _segments_in(home: Path) -> tuple[str, ...]:
-    files = (each for each in home.iterdir() if each.suffix in (LOG_SUFFIX, _FIRST_FORMAT_SUFFIX) and each.is_file())
-    named = [(base, str(each)) for each in files if (base := find_base_offset(each)) is not None]
-    return tuple(path for _, path in sorted(named))
+def _stretches_in(home: Path) -> Iterator[SegmentStretch]:
+    """Raises LogError."""
+    starts = cache(log_starts)
+    for each in [home, *sorted(each for each in home.iterdir() if each.is_dir() and not is_dir_aside(each.name))]:
+        paths = tuple(str(path) for _, path in segment_files(each, (LOG_SUFFIX, _FIRST_FORMAT_SUFFIX)))
+        tp = parse_partition_dir(each.name)
+        if paths:
+            yield SegmentStretch(paths, tp and tp.partition, starts(each.parent).get(tp, 0) if tp else 0)
