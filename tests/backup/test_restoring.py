@@ -2,7 +2,7 @@
 
 import os
 import random
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets
 from sparklog.client.consumer.fetch.range_reader import fetch_range
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
-from sparklog.errors import ApiError, ConfigError, StorageError
+from sparklog.errors import ApiError, ConfigError, ConnectionFailed, StorageError
 from sparklog.record.batch import RecordBatch, patch_producer
 from sparklog.record.records import iter_records
 from sparklog.storage.place import open_place
@@ -185,6 +185,58 @@ def test_the_first_offset_is_kept_even_of_an_empty_partition(config, admin, back
     assert (offsets(admin, new, EARLIEST), offsets(admin, new, LATEST)) == ([deleted], [10])
     send(new, 1, 1)
     assert [offset for offset, _, _ in values(config, new)] == list(range(deleted, 11))
+
+
+@pytest.fixture
+def trimmed(cluster, admin, make):
+    """A topic of one batch of ten records, of which the first three were deleted."""
+    name = make(1)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=3_600_000) as producer:
+        for number in range(10):
+            producer.send(name, b"%d" % number)
+        producer.flush()
+    admin.delete_records({TopicPartition(name, 0): 3})
+    return name
+
+
+@contextmanager
+def a_broker_that_dies_before_it_has_the_start(monkeypatch, *, is_asked_again):
+    """It has adopted the segments, and where the log begins was the next thing to write down."""
+    adopt = Admin.restore
+
+    def adopt_alone(self, offered, _log_start_offset):
+        adopt(self, offered)
+        if not is_asked_again:
+            raise ConnectionFailed("the broker is gone")
+
+    with monkeypatch.context() as patch, nullcontext() if is_asked_again else pytest.raises(ConnectionFailed):
+        patch.setattr(Admin, "restore", adopt_alone)
+        yield
+
+
+@pytest.mark.parametrize("is_asked_again", [False, True])
+def test_records_that_were_deleted_do_not_come_back_where_a_broker_dies(
+    config, admin, back_up, copy, trimmed, monkeypatch, is_asked_again
+):
+    back_up(trimmed)
+    with a_broker_that_dies_before_it_has_the_start(monkeypatch, is_asked_again=is_asked_again):
+        copy(trimmed)
+    new = f"{trimmed}-copy" if is_asked_again else copy(trimmed)
+    assert (offsets(admin, new, EARLIEST), offsets(admin, new, LATEST)) == ([3], [10])
+    assert [offset for offset, _, _ in values(config, new)] == list(range(3, 10))
+
+
+def test_where_they_cannot_be_deleted_again_what_to_do_is_said(config, admin, back_up, copy, trimmed, monkeypatch):
+    """A compacted topic gives up no records for being asked."""
+    admin.alter_topic_configs(trimmed, {"cleanup.policy": "compact"})
+    back_up(trimmed)
+    with a_broker_that_dies_before_it_has_the_start(monkeypatch, is_asked_again=False):
+        copy(trimmed)
+    new = f"{trimmed}-copy"
+    with pytest.raises(ApiError, match=f"{new}-0 begins at offset 0, not at 3: .*sparklog topic delete {new},"):
+        copy(trimmed)
+    admin.delete_topics([new])
+    assert offsets(admin, copy(trimmed), EARLIEST) == [3]
 
 
 def test_a_compacted_topic_keeps_its_gaps(cluster, config, admin, back_up, copy, make):

@@ -31,7 +31,7 @@ from sparklog.client.admin.adoption import OfferedSegments
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.admin.topics import NewTopic
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.client.cluster.offsets import LATEST, plain_offsets
+from sparklog.client.cluster.offsets import EARLIEST, LATEST, plain_offsets
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.clock import SystemClock
 from sparklog.cluster.info import TopicInfo
@@ -289,18 +289,35 @@ class Restoring:
         """Fill the partitions that are not yet; why those are left whose leaders' directories are not here."""
         tps = [TopicPartition(info.name, each.partition) for each in info.partitions]
         ends = self._offsets(tps, LATEST)
-        obstacles = []
+        obstacles, whole = [], dict[TopicPartition, int]()
         for each, partition in zip(info.partitions, self._backup.topics[source].partitions, strict=False):
             tp = TopicPartition(info.name, each.partition)
-            if ends[tp] == partition.end:
-                continue
-            if ends[tp]:
+            if ends[tp] not in (0, partition.end):
                 raise StorageError(f"partition {tp} ends at offset {ends[tp]}: somebody has written to it meanwhile")
             try:
-                self._fill_partition(tp, info, source, partition)
+                if ends[tp] != partition.end:
+                    self._fill_partition(tp, info, source, partition)
+                whole[tp] = partition.start
             except _Unseen as unseen:
                 obstacles.append(str(unseen))
+        self._delete_before(whole)
         return obstacles
+
+    def _delete_before(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Batches are restored whole: a broker that died may not have written down that the log begins within one."""
+        for tp, first in self._offsets([*starts], EARLIEST).items():
+            if first < starts[tp]:
+                self._delete_records(tp, first, starts[tp])
+
+    def _delete_records(self, tp: TopicPartition, first: int, start: int) -> None:
+        try:
+            self._admin.delete_records({tp: start})
+        except ApiError as error:
+            said = (
+                f"{tp} begins at offset {first}, not at {start}: {error}; the same command tries again,"
+                f" or type: sparklog topic delete {tp.topic}, and the same command restores it anew"
+            )
+            raise ApiError(error.code, said) from error
 
     def _offsets(self, tps: list[TopicPartition], at: int) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(tps, at)
