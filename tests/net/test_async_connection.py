@@ -1,6 +1,7 @@
 """The asking end on a loop: one request at a time, and no connection outlives a failure."""
 
 import asyncio
+import contextlib
 import socket
 from queue import Queue
 from typing import Any
@@ -275,6 +276,54 @@ def test_a_request_without_an_answer_is_done_when_it_is_written(peer):
     assert asyncio.run(ask()) == b""
 
 
+@contextlib.asynccontextmanager
+async def deaf_peer():
+    """A connection to one that reads nothing, and its socket, from which a test may read."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = await AsyncConnection.open(Endpoint(*listener.getsockname()))
+        peer, _ = listener.accept()
+        with peer:
+            peer.setblocking(False)
+            try:
+                yield connection, peer
+            finally:
+                connection.abort()
+
+
+def unanswered(connection, seconds):
+    """More than the socket takes at once."""
+    return connection.submit(ApiKey.PRODUCE, 3, [bytes(32 << 20)], timeout=seconds, expect_response=False)
+
+
+def test_what_wants_no_answer_fails_in_time_where_the_peer_reads_nothing():
+    async def test():
+        async with deaf_peer() as (connection, _), asyncio.timeout(30):
+            failures = await asyncio.gather(*(unanswered(connection, 0.05) for _ in range(2)), return_exceptions=True)
+            assert connection.closed
+            assert [str(each).partition(" did ")[2] for each in failures] == ["not answer PRODUCE: timed out"] * 2
+
+    asyncio.run(test())
+
+
+def test_the_time_of_what_wants_no_answer_begins_anew_when_those_before_it_are_written():
+    async def test():
+        loop = asyncio.get_running_loop()
+        async with deaf_peer() as (connection, peer), asyncio.timeout(600):
+            first, second = (unanswered(connection, 20) for _ in range(2))
+            jump(loop, 15)
+            while not first.done():
+                await loop.sock_recv(peer, 1 << 20)
+            jump(loop, 15)
+            await asyncio.sleep(0.05)
+            assert not connection.closed
+            jump(loop, 25)
+            with pytest.raises(ConnectionFailed, match="timed out"):
+                await second
+            assert await first == b""
+
+    asyncio.run(test())
+
+
 class Recording:
     """A transport that keeps what it is given."""
 
@@ -286,6 +335,9 @@ class Recording:
 
     def write(self, data):
         self.written.append(data)
+
+    def get_write_buffer_size(self):
+        return 0
 
 
 def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):

@@ -5,6 +5,8 @@ promises for one connection. A broker takes them one after another, so a request
 before it are answered: it begins when the request is sent, and anew with each answer. A request whose time is over
 closes the connection, because what comes next on it could not be told from the late answer's place in the order; one
 timer a connection stands for the earliest of them. A caller that is cancelled leaves its answer to be read and dropped.
+What wants no answer has as much time to be with the socket, counted in the same way: for a peer that reads nothing may
+keep its end open for ever.
 
 An answer may ask for silence (``throttle``). What is asked meanwhile is kept, in order, and goes out when that is over;
 its time begins then, and what is cancelled before is not sent.
@@ -49,7 +51,7 @@ _ASKED_FOR = 8 << 20
 _SHUTDOWN_S = 5.0
 """How long a peer is waited for that does not end its side of TLS when we end ours."""
 _LOOK_S = 0.01
-"""Between two looks whether the socket has taken what was encrypted."""
+"""Between two looks whether the socket has taken what was written; asyncio tells only of all, and not over TLS."""
 _AGAIN_WITHIN_S = 30.0
 """Until we have authenticated again, from when the last answer is due for what was asked before."""
 
@@ -77,6 +79,13 @@ class _Waiting(NamedTuple):
     told: Callable[[Answer], object]
     sent_at: float
     timeout: float
+
+
+class _Written(NamedTuple):
+    """A request without an answer that the socket has not taken whole; its last byte is the ``end``th of all."""
+
+    waiting: _Waiting
+    end: int
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
@@ -119,11 +128,14 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._failure: SparklogError | None = None
         self._hello: asyncio.Future[memoryview] | None = None
         self._versions: PeerVersions | None = None
-        self._written: list[Callable[[Answer], object]] = []
+        self._handed = 0
+        """Bytes that were written ever."""
+        self._written: deque[_Written] = deque()
+        self._taken_at = -math.inf
+        """When the socket had last taken one of these whole, by the loop's clock."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_held = False
         self._held: list[Chunk] = []
-        self._is_congested = False
 
     @classmethod
     async def open(
@@ -317,15 +329,17 @@ class AsyncConnection(asyncio.BufferedProtocol):
         )
         if not self._is_held or not asked.expect_response:
             self._write_held()
-        if asked.expect_response:
-            now = self._loop.time()
-            self._waiting.append(_Waiting(asked.name, asked.told, now, asked.timeout))
-            self._watch(now + asked.timeout)
-        elif self._is_congested or self._holds_back:
-            self._written.append(asked.told)
-            self._tell_written()
-        else:
+        if not asked.expect_response and not self._unsent:
             self._loop.call_soon(asked.told, memoryview(b""))
+            return
+        now = self._loop.time()
+        waiting = _Waiting(asked.name, asked.told, now, asked.timeout)
+        if asked.expect_response:
+            self._waiting.append(waiting)
+        else:
+            self._written.append(_Written(waiting, self._handed))
+            self._look_again()
+        self._watch(now + asked.timeout)
 
     @property
     def silent_seconds(self) -> float:
@@ -366,6 +380,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             for data in coalesced(held):
                 self._transport.write(data)
+                self._handed += len(data)
 
     def _watch(self, deadline: float) -> None:
         """Have the timer go off at ``deadline`` or before. One that goes off early is cheaper than one a request."""
@@ -376,9 +391,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def _end_late(self, now: float) -> None:
         self._timer = None
-        if not self._waiting:
+        deadlines = [*map(self._deadline, self._waiting), *map(self._write_deadline, self._written)]
+        if not deadlines:
             return
-        earliest = min(map(self._deadline, self._waiting))
+        earliest = min(deadlines)
         if earliest <= now:
             self._fail(ConnectionFailed("timed out"))
         else:
@@ -386,6 +402,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def _deadline(self, waiting: _Waiting) -> float:
         return max(waiting.sent_at, self._answered_at) + waiting.timeout
+
+    def _write_deadline(self, written: _Written) -> float:
+        return max(written.waiting.sent_at, self._taken_at) + written.waiting.timeout
 
     @property
     def in_flight(self) -> int:
@@ -425,15 +444,13 @@ class AsyncConnection(asyncio.BufferedProtocol):
             if timer is not None:
                 timer.cancel()
         self._end_silence()
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._waiting, *(each.waiting for each in self._written)]
+        self._waiting, self._written = deque(), deque()
         for each in waiting:
             self._tell(each.told, _unanswered(self.endpoint, each.api, self._failure))
         kept, self._kept = self._kept, deque()
         for asked in kept:
             self._tell(asked.told, _unanswered(self.endpoint, asked.name, self._failure))
-        written, self._written = self._written, []
-        for told in written:
-            self._tell(told, _unanswered(self.endpoint, ApiKey.PRODUCE, self._failure))
 
     # What the transport calls.
 
@@ -450,31 +467,29 @@ class AsyncConnection(asyncio.BufferedProtocol):
         hint = ASKS_FOR_MORE if self._security is PLAIN and not self._has_answered else ""
         self._fail(ConnectionFailed((str(exc) if exc else "the peer closed the connection") + hint))
 
-    def pause_writing(self) -> None:
-        self._is_congested = True
-
     def resume_writing(self) -> None:
-        self._is_congested = False
         self._tell_written()
 
     @property
-    def _holds_back(self) -> bool:
-        """Whether encrypted bytes are not with the socket yet; asyncio tells nobody when they are."""
-        return self._beneath is not None and self._beneath.get_write_buffer_size() > 0
+    def _unsent(self) -> int:
+        """Bytes that the socket has not taken; over TLS, those that are encrypted already are among them."""
+        return sum(each.get_write_buffer_size() for each in (self._transport, self._beneath) if each is not None)
 
     def _tell_written(self) -> None:
-        """Tell whose requests are with the socket; look again soon where they are not."""
+        """Tell whose requests are with the socket; look again soon where some are not."""
         if self._look is not None:
             self._look.cancel()
             self._look = None
-        if self._is_congested or not self._written:
-            return
-        if self._holds_back:
+        taken = self._handed - self._unsent
+        while self._written and self._written[0].end <= taken:
+            self._taken_at = self._loop.time()
+            self._tell(self._written.popleft().waiting.told, memoryview(b""))
+        if self._written:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        if self._look is None:
             self._look = self._loop.call_later(_LOOK_S, self._tell_written)
-            return
-        written, self._written = self._written, []
-        for told in written:
-            self._tell(told, memoryview(b""))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the transport passes it)
         buffer = self._frames.buffer()

@@ -241,6 +241,23 @@ def test_a_batch_that_is_never_answered_fails_in_time():
     _run(test)
 
 
+def test_without_answers_what_a_broker_does_not_read_is_sent_over_another_connection():
+    async def test():
+        async with Scene() as scene:
+            producer = scene.producer(acks="0", request_timeout_ms=200, batch_size=1 << 20)
+            await producer.start()
+            await (await producer.send("t", b"x"))
+            for writer in scene.brokers[0]._open.values():
+                writer.transport.pause_reading()
+            futures = [await producer.send("t", bytes(1 << 20)) for _ in range(24)]
+            await producer.close()
+            assert all(each.exception() is None for each in futures)
+            while scene.log[_ONE][-1] != bytes(1 << 20):
+                await asyncio.sleep(0.01)
+
+    _run(test)
+
+
 def test_what_expires_fails_though_nobody_can_say_why(monkeypatch):
     async def test():
         clock = ManualClock()
