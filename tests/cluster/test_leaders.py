@@ -5,7 +5,7 @@ from uuid import UUID
 from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
 from sparklog.cluster.leaders import Leaders
 from sparklog.errors import ErrorCode
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 _TP = TopicPartition("t", 0)
 _BROKERS = {1: Endpoint("one", 1), 2: Endpoint("two", 2)}
@@ -119,6 +119,16 @@ def test_what_was_invalidated_is_still_there_for_what_hardly_changes():
     leaders.invalidate("other")
     leaders.apply(_answer(1, 5, topics={"other": TopicInfo("other", UUID(int=2), False, ())}))
     assert leaders.topic("other") is not None
+    assert leaders.topic("t") is None
+
+
+def test_what_a_broker_leads_is_invalidated_with_it():
+    (partition,) = _answer(2, 5).topics["t"].partitions
+    other = TopicInfo("other", UUID(int=2), False, (partition._replace(partition=1), partition._replace(leader=1)))
+    leaders = _knowing(_answer(2, 5), _answer(2, 5, topics={"other": other}))
+    leaders.invalidate_led_by(BrokerId(1))
+    assert (leaders.topic("t") is not None, leaders.topic("other")) == (True, None)
+    leaders.invalidate_led_by(BrokerId(2))
     assert leaders.topic("t") is None
 
 

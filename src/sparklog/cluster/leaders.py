@@ -88,6 +88,12 @@ class Leaders:
         if topic in self._topics:
             self._stale.add(topic)
 
+    def invalidate_led_by(self, broker: BrokerId) -> None:
+        """``invalidate`` each topic of which ``broker`` leads a partition."""
+        for name, topic in self._topics.items():
+            if any(each.leader == broker for each in topic.partitions):
+                self._stale.add(name)
+
     @property
     def topics(self) -> Collection[str]:
         """Every topic that was heard of, what was invalidated included."""

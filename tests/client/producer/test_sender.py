@@ -162,6 +162,62 @@ def test_a_moved_leader_is_followed():
     _run(test)
 
 
+def _refuse_unanswered(broker):
+    """As a broker that does not lead: it can only hang up on what wants no answer."""
+
+    def hang_up(_asked):
+        raise HangUp
+
+    broker.on[ApiKey.PRODUCE] = hang_up
+
+
+def _produced_to(scene, broker):
+    return sum(asked.broker == broker for asked in scene.asked(ApiKey.PRODUCE))
+
+
+def test_without_answers_too_a_moved_leader_is_followed():
+    async def test():
+        async with Scene(brokers=2) as scene, scene.producer(acks="0") as producer:
+            scene.topics["u"] = [0]
+            for topic in ("t", "u"):
+                await (await producer.send(topic, b"1"))
+            while len(scene.log) < 2:
+                await asyncio.sleep(0.01)
+            _refuse_unanswered(scene.brokers[0])
+            scene.topics = {"t": [1], "u": [1]}
+            scene.leader_epoch = 1
+            while b"2" not in scene.log[_ONE]:
+                await producer.send("t", b"2")
+                await asyncio.sleep(0.01)
+            refused = _produced_to(scene, 0)
+            while b"2" not in scene.log[TopicPartition("u", 0)]:
+                await producer.send("u", b"2")
+                await asyncio.sleep(0.01)
+            assert _produced_to(scene, 0) == refused, "what else it led is looked for too"
+
+    _run(test)
+
+
+def test_a_leader_that_hangs_up_every_time_is_not_asked_all_the_time():
+    async def test():
+        async with Scene() as scene:
+            producer = scene.producer(acks="0", retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+            await producer.start()
+            _refuse_unanswered(scene.brokers[0])
+            await (await producer.send("t", b"x"))
+            while len(scene.asked(ApiKey.METADATA)) < 2:
+                await producer.send("t", b"x")
+                await asyncio.sleep(0.01)
+            for _ in range(20):
+                await producer.send("t", b"x")
+                await asyncio.sleep(0.01)
+            assert scene.brokers[0].connections == 2, "one for records, one for metadata"
+            assert len(scene.asked(ApiKey.METADATA)) == 2
+            await producer.close(0)
+
+    _run(test)
+
+
 def test_a_leader_whose_address_cannot_be_one_is_looked_for_again():
     async def test():
         async with Scene(brokers=2) as scene, scene.producer() as producer:

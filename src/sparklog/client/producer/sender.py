@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -49,8 +50,10 @@ _NO_ANSWER = ProduceResult(ErrorCode.NETWORK_EXCEPTION, message="the broker did 
 class _Node:
     """The way to one leader."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker: BrokerId) -> None:
+        self.broker = broker
         self.connection: AsyncConnection | None = None
+        self.opened_at = -math.inf
         self.versions: PeerVersions | None = None
         self.in_flight = 0
 
@@ -199,11 +202,15 @@ class Sender:
         return False
 
     def _serve(self, leader: BrokerId, queues: list[PartitionQueue]) -> bool:
-        node = self._nodes.setdefault(leader, _Node())
+        node = self._nodes.setdefault(leader, _Node(leader))
         if node.in_flight >= self._config.max_in_flight:
             return False
-        if node.connection is None or node.versions is None or node.connection.closed:
-            self._errand(_connecting(leader), partial(self._connect, leader, node))
+        if node.connection is not None and node.connection.closed:
+            self._lost(node, node.connection)
+            self.wake()
+            return False
+        if node.connection is None or node.versions is None:
+            self._errand(_connecting(leader), partial(self._connect, node))
             return False
         silence = node.connection.silent_seconds
         if silence:
@@ -287,6 +294,7 @@ class Sender:
                 results = produce.decode_response(answer, version)
         except SparklogError as error:
             connection.close()
+            self._lost(node, connection)
             silent = ProduceResult(ErrorCode.NETWORK_EXCEPTION, message=str(error))
         self._judge([(batch, results.get(batch.tp, silent)) for batch in batches])
         with self._lock:
@@ -406,11 +414,23 @@ class Sender:
         if leaderless is not None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, leaders.why_no_leader(leaderless))
 
-    async def _connect(self, leader: BrokerId, node: _Node) -> None:
+    def _lost(self, node: _Node, connection: AsyncConnection) -> None:
+        """Have the leader of whatever this broker led looked for before more is sent: it may have moved.
+
+        A broker that does not lead can say so to what wants no answer by hanging up alone.
+        """
+        if node.connection is connection:
+            node.connection = None
+            self._session.leaders.invalidate_led_by(node.broker)
+
+    async def _connect(self, node: _Node) -> None:
+        """One that hangs up each time is not connected to, nor metadata asked for its sake, all the time."""
+        pause = pause_after(1, self._config)
+        await asyncio.sleep(node.opened_at + pause - self._session.clock.monotonic())
         try:
-            connection = await self._session.connection(leader)
+            connection = await self._session.connection(node.broker)
             node.versions = await connection.versions(timeout=self._config.request_timeout_ms / 1000)
-            node.connection = connection
+            node.connection, node.opened_at = connection, self._session.clock.monotonic()
         except Exception:
             for topic in list(self._session.leaders.topics):
                 self._session.leaders.invalidate(topic)
