@@ -38,7 +38,7 @@ class Session:
         self.topic_id = ID
         self.config = ClientConfig(bootstrap_servers="h:1")
         self.clock = ManualClock()
-        self.leaders = SimpleNamespace(invalidate=lambda _: None)
+        self.leaders = SimpleNamespace(invalidate=lambda _: None, leader=lambda tp: self.replicas[tp.partition][0])
 
     async def refresh(self, _topics):
         return SimpleNamespace(brokers={1: None, 2: None, 3: None}, cluster_id="C")
@@ -53,9 +53,6 @@ class Session:
             partitions=partitions,
             partition=lambda number: next((each for each in partitions if each.partition == number), None),
         )
-
-    async def leader(self, tp, *, backoff):
-        return SimpleNamespace(leader=self.replicas[tp.partition][0])
 
     async def request(self, broker, _api, build, *, lane):
         message = build(0)

@@ -16,7 +16,7 @@ from sparklog.client.consumer.positions import Positions
 from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
 from sparklog.cluster.leaders import Leaders
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -268,6 +268,137 @@ def test_a_topic_that_may_not_be_read_is_refused():
     run(test, group=False)
 
 
+# Leaders that do not answer
+
+
+def first_leader_is_away(rig):
+    plain = rig.request
+
+    async def request(broker, api, build):
+        if broker == 1:
+            raise ConnectionFailed("away")
+        return await plain(broker, api, build)
+
+    rig.request = request
+
+
+def first_leader_is_silent(rig):
+    plain = rig.request
+
+    async def request(broker, api, build):
+        if broker == 1:
+            await asyncio.Event().wait()
+        return await plain(broker, api, build)
+
+    rig.request = request
+
+
+@pytest.mark.parametrize("suffer", [first_leader_is_away, first_leader_is_silent])
+def test_a_leader_that_does_not_answer_keeps_no_other_from_being_asked_for_offsets(suffer):
+    async def test(rig):
+        rig.subscription.assign([A, C])
+        suffer(rig)
+        assert await rig.settled() == {C: 10}
+
+    run(test, group=False)
+
+
+@pytest.mark.parametrize("suffer", [first_leader_is_away, first_leader_is_silent])
+def test_a_leader_that_does_not_answer_keeps_no_other_from_being_asked_for_the_end(suffer):
+    async def test(rig):
+        rig.subscription.assign([A, C])
+        suffer(rig)
+        assert await rig.settled() == {C: 90}
+
+    run(test, policy="by_duration:PT1M", group=False)
+
+
+@pytest.mark.parametrize("suffer", [first_leader_is_away, first_leader_is_silent])
+def test_a_leader_that_does_not_answer_keeps_no_position_at_others_from_being_validated(suffer):
+    async def test(rig):
+        rig.subscription.assign([A, C])
+        rig.stands(A, 50, 4)
+        rig.stands(C, 7, 5)
+        suffer(rig)
+        await rig.settled()
+        assert rig.subscription.fetchable() == [C]
+
+    run(test)
+
+
+def test_a_coordinator_that_is_silent_keeps_no_partition_waiting_that_does_not_need_it():
+    async def test(rig):
+        rig.subscription.assign([A, B, C])
+        rig.subscription.request_reset(B, EARLIEST_RESET)
+        rig.stands(C, 7, 5)
+
+        async def never(partitions):
+            await asyncio.Event().wait()
+
+        rig.positions._committed = never
+        await rig.settled()
+        assert rig.subscription.fetchable() == [B, C]
+        assert rig.subscription.positions() == {B: Position(10), C: Position(7, 5)}
+
+    run(test)
+
+
+def test_a_leader_that_is_silent_keeps_no_committed_offset_from_being_found():
+    async def test(rig):
+        rig.subscription.assign([A, B])
+        rig.subscription.request_reset(A, EARLIEST_RESET)
+        rig.committed = {B: OffsetAndMetadata(33)}
+        first_leader_is_silent(rig)
+        assert await rig.settled() == {B: 33}
+
+    run(test)
+
+
+def test_a_partition_that_is_refused_keeps_no_other_in_the_answer_from_its_place():
+    async def test(rig):
+        rig.subscription.assign([A, B])
+        plain = rig._listed
+
+        def refuse_first(asked):
+            answer = plain(asked)
+            if asked.partition_index == 0:
+                answer.error_code = _E.KAFKA_STORAGE_ERROR
+            return answer
+
+        rig._listed = refuse_first
+        assert await rig.settled() == {B: 10}
+        rig.subscription.seek(A, Position(50, 4))
+        rig.subscription.seek(B, Position(60, 4))
+        rig.ends = {0: (_E.KAFKA_STORAGE_ERROR, -1, -1)}
+        rig.describe((1, 1, 2), EPOCH + 1)
+        await rig.settled()
+        assert rig.subscription.fetchable() == [B]
+
+    run(test, group=False)
+
+
+def test_without_a_policy_what_the_group_has_committed_is_found_all_the_same():
+    async def test(rig):
+        rig.subscription.assign([A, B])
+        rig.committed = {B: OffsetAndMetadata(33)}
+        with pytest.raises(ApiError, match="partition t-0 has no committed offset"):
+            await rig.settled()
+        assert rig.subscription.positions() == {B: Position(33)}
+
+    run(test, policy="none")
+
+
+def test_what_does_not_pass_is_raised_although_another_leader_is_away():
+    async def test(rig):
+        rig.subscription.assign([A, C])
+        rig.offsets[-2] = _E.TOPIC_AUTHORIZATION_FAILED
+        first_leader_is_away(rig)
+        with pytest.raises(ApiError, match="offsets of partition t-2: TOPIC_AUTHORIZATION_FAILED"):
+            await rig.settled()
+
+    run(test, group=False)
+
+
 # A new leader
 
 
@@ -395,7 +526,7 @@ def told(caplog, code, *, is_known=True, wait=0.0):
             rig.subscription.assign([A, TopicPartition("unheard", 0)])
         for passed in (0.0, wait):
             rig.clock.advance(passed)
-            rig.positions._tell(ApiError(code, "the reason"))
+            rig.positions._tell("offsets", ApiError(code, "the reason"))
 
     run(test)
     return "the reason" in caplog.text

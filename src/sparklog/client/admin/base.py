@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from sparklog.client.cluster.retry import Backoff, retrying_async
+from sparklog.client.cluster.retry import raise_worst, retrying_async
 from sparklog.client.cluster.session import CONTROL, Build, Check, Session, raise_error_code
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
@@ -109,41 +109,54 @@ class AdminBase:
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, T]:
-        """What each partition's leader answers; leaders that moved are followed. Raises the first lasting ApiError, and
-        OutOfTime after ``timeout_ms``, by default ``default.api.timeout.ms``.
+        """What each partition's leader answers; leaders that moved are followed. Raises ApiError for what does not
+        pass by itself, when all leaders have been asked, and OutOfTime after ``timeout_ms``, by default
+        ``default.api.timeout.ms``.
         """
         found: dict[TopicPartition, T] = {}
-        left, backoff = set(partitions), self._session.backoff(timeout_ms)
+        left = set(partitions)
+
+        async def put(broker: BrokerId, mine: list[TopicPartition]) -> None:
+            told = await ask(broker, mine)
+            found.update({tp: answer for tp, answer in told.items() if not isinstance(answer, ApiError)})
+            left.difference_update(found)
+            raise_worst(told.values())
 
         async def ask_what_is_left() -> None:
-            failure: ApiError | None = None
-            for broker, mine in (await self._leaders(left, backoff)).items():
-                for tp, answer in (await ask(broker, mine)).items():
-                    if not isinstance(answer, ApiError):
-                        found[tp] = answer
-                        left.discard(tp)
-                    elif not answer.code.retriable:
-                        raise answer
-                    else:
-                        failure = answer
-            if failure is not None:
-                raise failure
+            by_leader, failures = await self._leaders(left)
+            asked = (put(broker, mine) for broker, mine in by_leader.items())
+            raise_worst([*failures, *await asyncio.gather(*asked, return_exceptions=True)])
 
         def forget_leaders() -> None:
             for tp in left:
                 self._session.leaders.invalidate(tp.topic)
 
-        await retrying_async(backoff, ask_what_is_left, between=forget_leaders)
+        await retrying_async(self._session.backoff(timeout_ms), ask_what_is_left, between=forget_leaders)
         return found
 
     async def _leaders(
-        self, partitions: Iterable[TopicPartition], backoff: Backoff
-    ) -> dict[BrokerId, list[TopicPartition]]:
-        """The partitions under their leaders; ``backoff`` learns which has none."""
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[BrokerId, list[TopicPartition]], list[ApiError]]:
+        """The partitions under their leaders, and why others have none now."""
         groups: dict[BrokerId, list[TopicPartition]] = {}
-        for tp in sorted(partitions):
-            groups.setdefault((await self._session.leader(tp, backoff=backoff)).leader, []).append(tp)
-        return groups
+        failures = []
+        wanted, leaders = sorted(partitions), self._session.leaders
+        unknown = {tp.topic for tp in wanted if leaders.leader(tp) is None}
+        errors = (await self._session.refresh(unknown)).errors if unknown else {}
+        for tp in wanted:
+            leader = leaders.leader(tp)
+            if leader is None:
+                failures.append(self._leaderless(tp, errors.get(tp.topic)))
+            else:
+                groups.setdefault(leader, []).append(tp)
+        return groups, failures
+
+    def _leaderless(self, tp: TopicPartition, error: ErrorCode | None) -> ApiError:
+        if error is not None:
+            return ApiError(error, f"topic {tp.topic!r} at {self._session.config.bootstrap_servers}")
+        exists = self._session.leaders.partition(tp) is not None
+        code = ErrorCode.LEADER_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ApiError(code, self._session.leaders.why_no_leader(tp))
 
 
 def error_of(each: Judged, what: str) -> ApiError | None:

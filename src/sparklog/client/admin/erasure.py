@@ -207,7 +207,7 @@ class ErasureAdmin(AdminBase):
     async def _ends(self, info: TopicInfo, numbers: Iterable[int], patience: float) -> dict[int, int]:
         """Where each partition's log ends, as its leader tells; also what is not replicated yet lies before that.
 
-        Raises OutOfTime where one has no leader for ``patience`` seconds, or for ``_LEAST_PATIENCE_S``.
+        Raises ApiError where one has no leader for ``patience`` seconds, or for ``_LEAST_PATIENCE_S``.
         """
 
         async def ask(broker: BrokerId, mine: list[TopicPartition]) -> dict[TopicPartition, int | ApiError]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.retry import raise_worst
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.net.connection import BlockingConnection
 from sparklog.net.versions import PeerVersions
@@ -66,14 +67,13 @@ def ask_leaders(
     left = list(wanted)
 
     def ask_what_is_left() -> None:
-        failure = None
+        failures = []
         for endpoint, partitions in cluster.by_leader(tp for tp in left if tp not in found).items():
             try:
                 ask(endpoint, partitions)
             except SparklogError as error:
-                failure = error
-        if failure is not None:
-            raise failure
+                failures.append(error)
+        raise_worst(failures)
 
     def forget_leaders() -> None:
         for topic in {tp.topic for tp in left if tp not in found}:
@@ -139,14 +139,13 @@ def keep_found(
 
     ``{}`` in it stands for the partition.
     """
-    failure = None
+    failures = []
     for tp, code, answer in answers:
         if code is ErrorCode.NONE:
             found[tp] = answer
         else:
-            failure = ApiError(code, f"{what.format(tp)}: {code.name}")
-    if failure is not None:
-        raise failure
+            failures.append(ApiError(code, f"{what.format(tp)}: {code.name}"))
+    raise_worst(failures)
 
 
 def list_offsets_request(

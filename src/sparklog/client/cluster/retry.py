@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
@@ -31,6 +31,13 @@ class OutOfTime(ApiError):
 def is_retriable(error: SparklogError) -> bool:
     """Whether the same question may get another answer later: a network failure, or a code that says so."""
     return isinstance(error, ConnectionFailed) or (isinstance(error, ApiError) and error.code.retriable)
+
+
+def raise_worst(outcomes: Iterable[object]) -> None:
+    """Raise the first failure among these, if there is one: what does not pass by itself before what does."""
+    failures = [each for each in outcomes if isinstance(each, BaseException)]
+    for failure in sorted(failures, key=lambda each: isinstance(each, SparklogError) and is_retriable(each)):
+        raise failure
 
 
 def pause_after(failures: int, config: ClientConfig) -> float:

@@ -2,6 +2,9 @@
 
 Drives the subscription: each partition without a position gets one, each position that a new leader may not have is
 checked with OffsetForLeaderEpoch. What passes is retried; the rest is kept for the next ``raise_failure``.
+
+The three look-ups wait for each other no more than the leaders that one of them asks: who does not answer keeps only
+its own partitions waiting.
 """
 
 from __future__ import annotations
@@ -12,8 +15,14 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from sparklog.client.cluster.epochs import epoch_ends, epoch_request
-from sparklog.client.cluster.offsets import LATEST, OffsetAndTimestamp, list_offsets_request, listed_offsets
-from sparklog.client.cluster.retry import Backoff, is_retriable
+from sparklog.client.cluster.offsets import (
+    LATEST,
+    OffsetAndTimestamp,
+    keep_found,
+    list_offsets_request,
+    listed_offsets,
+)
+from sparklog.client.cluster.retry import Backoff, is_retriable, raise_worst
 from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
@@ -26,6 +35,8 @@ from sparklog.structs import NO_EPOCH, BrokerId, IsolationLevel, LeaderEpoch, To
 
 _log = logging.getLogger(__name__)
 FoundOffsets = dict[TopicPartition, OffsetAndTimestamp | None]
+Waiting = Callable[[], Collection[TopicPartition]]
+LookUp = Callable[[], Awaitable[None]]
 Committed = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]]
 
 
@@ -45,7 +56,8 @@ class Positions:
         self._subscription = subscription
         self._committed = committed
         self._news = news
-        self._settling: asyncio.Task[None] | None = None
+        self._settling: dict[str, asyncio.Task[None]] = {}
+        """The look-ups under way, by what they look for."""
         self._failure: Exception | None = None
         self._leaders_seen = -1
 
@@ -54,8 +66,14 @@ class Positions:
     def settle(self) -> None:
         """Begin to look up what is missing, if anything is."""
         self._look_at_leaders()
-        if self._settling is None and self._failure is None and self._is_unsettled:
-            self._settling = asyncio.create_task(self._settle(), name="sparklog positions")
+        self._begin("committed offsets", self._subscription.without_position, self._find_committed)
+        self._begin("offsets", self._subscription.to_reset, self._reset)
+        self._begin("leader epochs", self._subscription.to_validate, self._validate)
+
+    def _begin(self, what: str, waiting: Waiting, look_up: LookUp) -> None:
+        if what not in self._settling and self._failure is None and waiting():
+            settling = self._settle(what, waiting, look_up)
+            self._settling[what] = asyncio.create_task(settling, name="sparklog positions")
 
     def raise_failure(self) -> None:
         """Raise what made a look-up fail for good."""
@@ -64,9 +82,10 @@ class Positions:
             raise failure
 
     async def close(self) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-            await asyncio.gather(self._settling, return_exceptions=True)
+        settling = list(self._settling.values())
+        for each in settling:
+            each.cancel()
+        await asyncio.gather(*settling, return_exceptions=True)
 
     def out_of_range(self, tp: TopicPartition, error: ApiError) -> None:
         """The position is not in the log any more: reset it as the policy says, or raise."""
@@ -75,11 +94,6 @@ class Positions:
             raise error
         _log.warning("%s; it goes on at the %s offset, as auto.offset.reset says", error, reset)
         self._subscription.request_reset(tp, reset)
-
-    @property
-    def _is_unsettled(self) -> bool:
-        state = self._subscription
-        return bool(state.without_position() or state.to_reset() or state.to_validate())
 
     def _look_at_leaders(self) -> None:
         leaders = self._session.leaders
@@ -90,72 +104,78 @@ class Positions:
                 if info is not None:
                     self._subscription.leader_changed(tp, info.leader_epoch)
 
-    async def _settle(self) -> None:
+    async def _settle(self, what: str, waiting: Waiting, look_up: LookUp) -> None:
         backoff = self._session.backoff(patience=math.inf)
         try:
-            while self._is_unsettled:
+            while waiting() and self._failure is None:
                 try:
-                    await self._begin()
-                    await self._reset()
-                    await self._validate()
+                    await look_up()
                     backoff.reset()
-                    self._session.obstacles.over("positions")
+                    self._session.obstacles.over(what)
                 except SparklogError as error:
                     if not is_retriable(error):
                         raise
-                    for tp in self._subscription.assignment:
+                    for tp in waiting():
                         self._session.leaders.invalidate(tp.topic)
-                    self._tell(error)
+                    self._tell(what, error)
                     await asyncio.sleep(_pause(backoff, error))
+            self.settle()  # what this look-up has found may be to be looked up further
         except Exception as error:  # whatever it is, poll must raise it
-            self._failure = error
+            self._failure = self._failure or error
         finally:
-            self._settling = None
+            del self._settling[what]
             self._news.set()
 
-    def _tell(self, error: SparklogError) -> None:
+    def _tell(self, what: str, error: SparklogError) -> None:
         """What does not exist is told at once; of missing topics the subscription has told already."""
         known = [self._session.leaders.last_known(tp.topic) for tp in self._subscription.assignment]
         if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            self._session.obstacles.met("positions", error)
+            self._session.obstacles.met(what, error)
         elif None not in known:
-            self._session.obstacles.met("positions", error, at_once=True)
+            self._session.obstacles.met(what, error, at_once=True)
 
-    async def _begin(self) -> None:
+    async def _find_committed(self) -> None:
         """Where the group left off, else as the policy says."""
         waiting = {tp: self._subscription.state(tp).incarnation for tp in self._subscription.without_position()}
-        if not waiting:
-            return
         found = await self._committed(list(waiting)) if self._committed is not None else {}
+        failures = []
         for tp, incarnation in waiting.items():
             at = found.get(tp)
             if at is not None:
                 self._subscription.place(tp, incarnation, Position(at.offset, LeaderEpoch(at.leader_epoch)))
             elif self._subscription.is_current(tp, incarnation):
-                self._begin_without_commit(tp)
+                failures.append(self._begin_without_commit(tp))
+        raise_worst(failures)
 
-    def _begin_without_commit(self, tp: TopicPartition) -> None:
+    def _begin_without_commit(self, tp: TopicPartition) -> ApiError | None:
         reset = self._config.reset
         if reset.timestamp(0) is None:
-            raise ApiError(
+            return ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"partition {tp} has no committed offset in group {self._config.group_id!r} and auto.offset.reset is"
                 " none: seek to where it should begin, or set auto.offset.reset to earliest or latest",
             )
         self._subscription.request_reset(tp, reset)
+        return None
 
     async def _reset(self) -> None:
         waiting = self._subscription.to_reset()
         incarnations = {tp: self._subscription.state(tp).incarnation for tp in waiting}
-        now = self._session.clock.now_ms()
-        found: FoundOffsets = {}
-        try:
-            await self.list_offsets({tp: _timestamp(reset, now) for tp, reset in waiting.items()}, found)
-            await self.list_offsets(dict.fromkeys((tp for tp, at in found.items() if at is None), LATEST), found)
-        finally:
-            for tp, at in found.items():
-                if at is not None:
-                    self._subscription.place(tp, incarnations[tp], Position(at.offset))
+        now, level = self._session.clock.now_ms(), self._config.isolation_level
+
+        async def ask(broker: BrokerId, partitions: list[TopicPartition]) -> None:
+            found: FoundOffsets = {}
+            try:
+                await self._ask_offsets(broker, {tp: _timestamp(waiting[tp], now) for tp in partitions}, found, level)
+                ends = dict.fromkeys((tp for tp, at in found.items() if at is None), LATEST)
+                if ends:
+                    await self._ask_offsets(broker, ends, found, level)
+            finally:
+                for tp, at in found.items():
+                    if at is not None:
+                        self._subscription.place(tp, incarnations[tp], Position(at.offset))
+
+        await self._ask_leaders(waiting, ask)
 
     async def _validate(self) -> None:
         """Ask where the epoch of the record before each position ended, by the leader's history.
@@ -164,38 +184,43 @@ class Positions:
         about again: the answer is about another epoch.
         """
         waiting = {tp: self._subscription.state(tp).incarnation for tp in self._subscription.to_validate()}
-        by_leader, leaderless = await self._by_leader(waiting)
-        for broker, partitions in by_leader.items():
+
+        async def ask(broker: BrokerId, partitions: list[TopicPartition]) -> None:
             wanted, positions = {}, self._subscription.positions(partitions)
             for tp, position in positions.items():
                 info = self._session.leaders.partition(tp)
                 if info is not None:
                     wanted[tp] = (info.leader_epoch, position.epoch)
             answer = await self._session.request(broker, ApiKey.OFFSET_FOR_LEADER_EPOCH, epoch_request(wanted))
+            failures: list[ApiError | None] = []
             for tp, code, epoch, end in epoch_ends(answer):
-                if code is not ErrorCode.NONE:
-                    raise ApiError(code, f"the leader epochs of partition {tp}: {code.name}")
                 is_current = self._subscription.is_current(tp, waiting[tp])
-                if is_current and self._subscription.state(tp).position == positions[tp]:
-                    self._judge(tp, waiting[tp], LeaderEpoch(wanted[tp][0]), Position(end, LeaderEpoch(epoch)))
-        self._raise_leaderless(leaderless)
+                if code is not ErrorCode.NONE:
+                    failures.append(ApiError(code, f"the leader epochs of partition {tp}: {code.name}"))
+                elif is_current and self._subscription.state(tp).position == positions[tp]:
+                    ended = Position(end, LeaderEpoch(epoch))
+                    failures.append(self._judge(tp, waiting[tp], LeaderEpoch(wanted[tp][0]), ended))
+            raise_worst(failures)
 
-    def _judge(self, tp: TopicPartition, incarnation: int, leader_epoch: LeaderEpoch, end: Position) -> None:
+        await self._ask_leaders(waiting, ask)
+
+    def _judge(self, tp: TopicPartition, incarnation: int, leader_epoch: LeaderEpoch, end: Position) -> ApiError | None:
         position = self._subscription.state(tp).position
         assert position is not None
         if end.offset >= position.offset:
             self._subscription.validated(tp, incarnation, leader_epoch)
-            return
+            return None
         reset = self._config.reset
         truncated = f"partition {tp} was cut off below the position {position.offset}, at {end.offset}"
         if reset.timestamp(0) is None:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{truncated}; seek to where it should go on")
+            return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{truncated}; seek to where it should go on")
         if end.offset < 0 or end.epoch == NO_EPOCH:
             _log.warning("%s; it goes on at the %s offset", truncated, reset)
             self._subscription.request_reset(tp, reset)
         else:
             _log.warning("%s; it goes on there", truncated)
             self._subscription.seek(tp, end)
+        return None
 
     # -- for the program's questions
 
@@ -207,21 +232,28 @@ class Positions:
         Asks once; raises ApiError or ConnectionFailed, which may be retriable, when it has found what can be found.
         """
         level = self._config.isolation_level if isolation is None else isolation
-        by_leader, leaderless = await self._by_leader(wanted)
-        for broker, partitions in by_leader.items():
-            asked = {tp: wanted[tp] for tp in partitions}
-            request = list_offsets_request(asked, level, self._config.request_timeout_ms)
-            for tp, code, at in listed_offsets(await self._session.request(broker, ApiKey.LIST_OFFSETS, request)):
-                if code is not ErrorCode.NONE:
-                    self._session.leaders.invalidate(tp.topic)
-                    raise ApiError(code, f"offsets of partition {tp}: {code.name}")
-                found[tp] = at
-        self._raise_leaderless(leaderless)
 
-    async def _by_leader(
-        self, partitions: Collection[TopicPartition]
-    ) -> tuple[dict[BrokerId, list[TopicPartition]], list[TopicPartition]]:
-        """The partitions under their leaders, and those without one."""
+        async def ask(broker: BrokerId, partitions: list[TopicPartition]) -> None:
+            await self._ask_offsets(broker, {tp: wanted[tp] for tp in partitions}, found, level)
+
+        await self._ask_leaders(wanted, ask)
+
+    async def _ask_offsets(
+        self, broker: BrokerId, wanted: Mapping[TopicPartition, int], found: FoundOffsets, level: IsolationLevel
+    ) -> None:
+        request = list_offsets_request(wanted, level, self._config.request_timeout_ms)
+        answers = list(listed_offsets(await self._session.request(broker, ApiKey.LIST_OFFSETS, request)))
+        for tp, code, _ in answers:
+            if code is not ErrorCode.NONE:
+                self._session.leaders.invalidate(tp.topic)
+        keep_found(found, answers, "offsets of partition {}")
+
+    # -- whom to ask
+
+    async def _ask_leaders(
+        self, partitions: Collection[TopicPartition], ask: Callable[[BrokerId, list[TopicPartition]], Awaitable[None]]
+    ) -> None:
+        """Ask the leaders of these, all at once. What keeps one from answering is raised when all others have."""
         leaders = self._session.leaders
         unknown = {tp.topic for tp in partitions if leaders.leader(tp) is None}
         if unknown:
@@ -235,14 +267,16 @@ class Positions:
                 leaderless.append(tp)
             else:
                 brokers.setdefault(leader, []).append(tp)
-        return brokers, leaderless
+        asked = (ask(broker, led) for broker, led in brokers.items())
+        raise_worst([*await asyncio.gather(*asked, return_exceptions=True), self._leaderless(leaderless)])
 
-    def _raise_leaderless(self, partitions: list[TopicPartition]) -> None:
-        if partitions:
-            leaders = self._session.leaders
-            exist = all(leaders.partition(tp) is not None for tp in partitions)
-            code = ErrorCode.LEADER_NOT_AVAILABLE if exist else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise ApiError(code, "; ".join(list(dict.fromkeys(map(leaders.why_no_leader, partitions)))[:5]))
+    def _leaderless(self, partitions: list[TopicPartition]) -> ApiError | None:
+        if not partitions:
+            return None
+        leaders = self._session.leaders
+        exist = all(leaders.partition(tp) is not None for tp in partitions)
+        code = ErrorCode.LEADER_NOT_AVAILABLE if exist else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ApiError(code, "; ".join(list(dict.fromkeys(map(leaders.why_no_leader, partitions)))[:5]))
 
 
 def _pause(backoff: Backoff, error: SparklogError) -> float:
