@@ -296,7 +296,7 @@ class AsyncConsumer:
         return to_commit(self._subscription.positions())
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give nothing of these until ``resume``; what was fetched is kept.
+        """Give nothing of these until ``resume``; what was fetched is kept, up to ``fetch.max.bytes`` in all.
 
         Raises ApiError for one that is not assigned.
         """

@@ -247,7 +247,7 @@ class Consumer:
         return self._call_on_loop(self._consumer.positions)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give nothing of these until ``resume``; what was fetched is kept.
+        """Give nothing of these until ``resume``; what was fetched is kept, up to ``fetch.max.bytes`` in all.
 
         Raises ApiError for one that is not assigned.
         """

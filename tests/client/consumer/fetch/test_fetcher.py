@@ -1,6 +1,7 @@
 """What is asked of which broker, and what is made of its answers, with a broker in memory."""
 
 import asyncio
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 from uuid import UUID
@@ -135,6 +136,12 @@ class Rig:
     def answer(self, *partitions, error=_NONE, session=0):
         self.answers.append((error, session, list(partitions)))
 
+    def answer_later(self):
+        """An answer that is laid down later: call what this returns with it."""
+        coming = asyncio.get_running_loop().create_future()
+        self.answers.append(coming)
+        return lambda *partitions: coming.set_result((_NONE, 0, list(partitions)))
+
     async def settle(self):
         for _ in range(30):
             await asyncio.sleep(0)
@@ -192,6 +199,131 @@ def test_each_broker_is_asked_once_for_all_that_it_leads():
         max_partition_fetch_bytes="4000",
         isolation_level="read_committed",
     )
+
+
+def test_what_is_paused_keeps_no_other_from_being_asked_for():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(fetched(A, batch(0, size=600)))  # more than fetch.max.bytes
+        await rig.ask()
+        rig.subscription.pause([A])
+        await rig.ask()
+        assert rig.wanted_of(1) == [(1, 0)]
+
+    run(test, fetch_max_bytes="1000")
+
+
+def test_what_is_paused_and_not_too_much_is_kept():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(fetched(A, batch(0, size=400)))
+        await rig.ask()
+        rig.subscription.pause([A])
+        await rig.ask()
+        assert rig.offsets(A) == [0]
+
+    run(test, fetch_max_bytes="1000")
+
+
+def test_of_what_is_paused_no_more_is_held_than_a_fetch_may_bring():
+    async def test(rig):
+        rig.read(A, B, C)
+        rig.answer(fetched(A, batch(0, size=300)), fetched(B, batch(0, size=400)))
+        answer_rest = rig.answer_later()
+        await rig.ask()
+        rig.subscription.pause([A, B])
+        await rig.ask()
+        assert (rig.offsets(A), rig.offsets(B)) == ([0], []), "the larger goes"
+        rig.subscription.resume([A, B])
+        answer_rest(fetched(C))
+        await rig.settle()
+        assert set(rig.wanted_of(2)) == {(0, 2), (1, 0), (2, 0)}
+
+    run(test, leaders=(1, 1, 1), fetch_max_bytes="1000")
+
+
+def test_no_record_is_lost_or_given_twice_for_a_pause_that_lets_go_of_what_was_fetched():
+    """Half of a batch was given, the other half waits, and an answer with what follows is under way."""
+
+    async def test(rig):
+        rig.read(A, B, C)
+        rig.answer(fetched(A, batch(0, 4, size=200)))
+        answer_second, answer_late = rig.answer_later(), rig.answer_later()
+        await rig.ask()
+        assert [each.offset for each in rig.buffer.take(2)] == [0, 1]
+        answer_second(fetched(B, batch(0, size=150)))
+        rig.subscription.pause([A, B])
+        rig.answer_later()
+        await rig.ask()
+        assert (rig.offsets(A), rig.offsets(B)) == ([], [0])
+        rig.subscription.resume([A, B])
+        assert (rig.wanted_of(2), rig.buffer.buffer(A).fetch_position) == ([(0, 4)], 2)
+        rig.answer(fetched(A, batch(0, 4, size=100)))
+        rig.answer(fetched(A, batch(4)))
+        answer_late(fetched(A, batch(4)))
+        await rig.settle()
+        assert [(each.partition, each.offset) for each in rig.buffer.take(10) if each.partition == 0] == [
+            (0, 2),
+            (0, 3),
+            (0, 4),
+            (0, 5),
+        ]
+        assert rig.buffer.take(10) == []
+
+    run(test, leaders=(1, 2, 2), fetch_max_bytes="1000")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_record_is_given_once_and_in_order_however_partitions_are_paused(seed):
+    choose, end, dropped = random.Random(seed), 60, []
+
+    async def test(rig):
+        async def give_batches(broker, api, version, body, *, timeout):
+            request = fetch.decode_request(memoryview(b"".join(map(bytes, body))), version)
+            await asyncio.sleep(0)
+            found = [_batch_at(each) for each in request.partitions if each.offset < end]
+            return memoryview(b"".join(map(bytes, fetch.encode_response(found, version))))
+
+        def _batch_at(wanted):
+            tp = TopicPartition("t", wanted.partition)
+            return fetched(tp, batch(wanted.offset // 3 * 3, 3, size=100), high_watermark=end, stable=end)
+
+        plain = rig.buffer.drop_idle
+        rig._submit = give_batches
+        rig.buffer.drop_idle = lambda most: dropped.extend(found := plain(most)) or found
+        rig.read(A, B, C)
+        given = {A: [], B: [], C: []}
+        while any(len(each) < end for each in given.values()):
+            for tp in given:
+                choose.choice([rig.subscription.pause, rig.subscription.resume])([tp])
+            for record in rig.buffer.take(choose.randrange(1, 5)):
+                given[record.topic, record.partition].append(record.offset)
+            rig.fetching.send()
+            for _ in range(choose.randrange(10)):
+                await asyncio.sleep(0)
+        assert dropped
+        assert given == {tp: list(range(end)) for tp in (A, B, C)}
+
+    run(test, fetch_max_bytes="1000", max_partition_fetch_bytes="900")
+
+
+def test_a_pause_that_lets_go_of_what_was_fetched_has_what_went_wrong_behind_it_met_again():
+    async def test(rig):
+        rig.read(A, B, C)
+        rig.answer(fetched(A, batch(0, size=300)), fetched(B, batch(0, size=100)))
+        rig.answer(fetched(A, error=ErrorCode.OFFSET_OUT_OF_RANGE), fetched(B, batch(2, size=150)))
+        answer_rest = rig.answer_later()
+        await rig.ask()
+        rig.subscription.pause([A, B])
+        await rig.ask()
+        rig.fetching.raise_failure()
+        assert (rig.offsets(A), rig.lost) == ([], []), "its records were not handed over yet"
+        rig.subscription.resume([A])
+        answer_rest(fetched(C))
+        await rig.settle()
+        assert (0, 0) in rig.wanted_of(3)
+
+    run(test, leaders=(1, 1, 1), fetch_max_bytes="1000")
 
 
 def test_a_topic_without_an_id_is_asked_for_by_name():

@@ -5,7 +5,8 @@ Invariants:
 1. Per partition, what is handed over is in offset order, each offset once, from the position on.
 2. The subscription's position moves exactly past what was handed over, batches without a visible record included.
 3. What was fetched for an earlier incarnation, or stands in a partition that is not fetchable now (paused, being given
-   up), is not handed over; what is paused is kept, what is of an earlier incarnation is thrown away.
+   up), is not handed over; what is paused is kept, unless it is too much (``drop_idle``), what is of an earlier
+   incarnation is thrown away.
 4. Partitions take turns: none waits for more than one ``take`` of every other, and a ``take`` shares its limit evenly.
 5. What the last ``take`` handed over can be given back, as long as nothing else has moved the position: it is fetched
    again.
@@ -134,17 +135,29 @@ class RecordBuffer:
         found = self._buffers.get(tp)
         return found is None or not found.batches
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of batches in all partitions."""
-        return sum(each.nbytes for each in self._buffers.values())
+    def drop_idle(self, most: int) -> list[TopicPartition]:
+        """Let go of partitions that are not fetchable, the largest first, until no more than ``most`` bytes wait in
+        such; what was let go of is fetched again. Returns those partitions."""
+        states, dropped = self._subscription.states, []
+        idle = [each for tp, each in self._buffers.items() if tp not in states or not states[tp].is_fetchable]
+        nbytes = sum(each.nbytes for each in idle)
+        for each in sorted(idle, key=lambda each: each.nbytes, reverse=True):
+            if nbytes <= most:
+                break
+            nbytes -= each.nbytes
+            dropped.append(each.tp)
+            self._forget(each.tp)
+        return dropped
 
     def forget_old(self) -> None:
         """Let go of what will never be handed over."""
         for tp, found in list(self._buffers.items()):
             if not self._subscription.is_current(tp, found.incarnation):
-                del self._buffers[tp]
-                self._turns.remove(tp)
+                self._forget(tp)
+
+    def _forget(self, tp: TopicPartition) -> None:
+        del self._buffers[tp]
+        self._turns.remove(tp)
 
     def ready(self) -> list[TopicPartition]:
         """The partitions that can give something now, in turn.

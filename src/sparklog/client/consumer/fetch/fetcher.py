@@ -1,9 +1,11 @@
 """Fetcher ahead: one fetch in flight a broker, for every partition that can take more. Drives RecordBuffer.
 
 A partition is asked for while it is fetchable and less than ``max.partition.fetch.bytes`` of it wait in the buffer,
-and nothing at all while ``fetch.max.bytes`` wait there; so at most that and one answer a broker are held. While some
-partition of a broker is full, the broker is not let wait long for the others: what is full may be wanted soon. The
-partitions that gave something last are asked last, since those before them may use up ``fetch.max.bytes``.
+and nothing at all while ``fetch.max.bytes`` of what can be handed over wait there; of what cannot, be it paused or to
+be validated, no more than that is kept while others are asked for. So at most twice that and one answer a broker are
+held. While some partition of a broker is full, the broker is not let wait long for the others: what is full may be
+wanted soon. The partitions that gave something last are asked last, since those before them may use up
+``fetch.max.bytes``.
 
 Errors that pass (a leader moved, a broker is gone) are waited out here, with new metadata. The others are kept for the
 next ``raise_failure``, except OFFSET_OUT_OF_RANGE, which goes to ``on_out_of_range`` once all that came before it was
@@ -15,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -106,15 +109,18 @@ class Fetcher:
     def _wanted(self) -> dict[BrokerId, _Asked]:
         wanted: dict[BrokerId, _Asked] = {}
         crowded: set[BrokerId] = set()
-        full, now = self._buffer.nbytes >= self._config.fetch_max_bytes, self._now
-        for tp in sorted(self._subscription.fetchable(), key=lambda each: self._buffer.buffer(each).fed_by):
+        buffers = [self._buffer.buffer(tp) for tp in self._subscription.fetchable()]
+        full, now = sum(each.nbytes for each in buffers) >= self._config.fetch_max_bytes, self._now
+        if buffers and not full:
+            self._make_room()
+        for buffer in sorted(buffers, key=attrgetter("fed_by")):
+            tp = buffer.tp
             if tp in self._failures:
                 continue
             broker = self._broker_of(tp, now)
             if broker is None:
                 self._refresh()
                 continue
-            buffer = self._buffer.buffer(tp)
             if full or buffer.nbytes >= self._config.max_partition_fetch_bytes:
                 crowded.add(broker)
                 continue
@@ -123,6 +129,10 @@ class Fetcher:
             asked.incarnations[tp] = buffer.incarnation
         short = min(_CROWDED_WAIT_MS, self._config.fetch_max_wait_ms)
         return {each: asked._replace(wait_ms=short) if each in crowded else asked for each, asked in wanted.items()}
+
+    def _make_room(self) -> None:
+        for tp in self._buffer.drop_idle(self._config.fetch_max_bytes):
+            self._failures.pop(tp, None)  # it is behind what is fetched again, and met again there
 
     @property
     def _now(self) -> float:
