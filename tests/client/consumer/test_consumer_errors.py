@@ -444,6 +444,37 @@ def test_close_does_not_wait_for_a_broker_that_is_silent():
     run(test)
 
 
+async def never(*_):
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("blocked", ["commits", "leave"])
+def test_a_close_that_is_cut_leaves_nothing_running(blocked, is_cancelled):
+    async def test():
+        async with ScriptedCluster() as cluster:
+            cluster.topics["t"] = [0]
+            cluster.on[ApiKey.JOIN_GROUP] = never
+            before = asyncio.all_tasks()
+            consumer = AsyncConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g")
+            consumer.subscribe(["t"])
+            await consumer.poll(0.05)
+            if blocked == "commits":
+                consumer._coordinator.commits.finish = never
+            else:
+                consumer._coordinator._send_leave = never
+            if is_cancelled:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await consumer.close()
+            else:
+                await consumer.close(timeout=0.1)
+            left = {each.get_name() for each in asyncio.all_tasks() - before}
+            assert not {name for name in left if name.startswith("sparklog")}
+
+    run(test)
+
+
 @pytest.fixture
 def impatient(monkeypatch):
     """Tell of a trouble the first time."""

@@ -425,6 +425,8 @@ class AsyncConsumer:
             finally:
                 self._is_closed = True
                 try:
+                    if self._coordinator is not None:
+                        await self._coordinator.stop()
                     await self._positions.close()
                     await self._fetcher.close()
                 finally:

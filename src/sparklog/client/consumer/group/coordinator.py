@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sparklog.client.cluster.retry import is_retriable
 from sparklog.client.cluster.session import COORDINATOR, Build, CoordinatorKind, Session
@@ -130,13 +130,18 @@ class ConsumerCoordinator:
             except Exception as error:
                 failure = error
         await self._send_leave()
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.stop()
         self._failure = self._watched = None
         if failure is not None:
             raise failure
+
+    async def stop(self) -> None:
+        """End what runs by itself, without a word to the group."""
+        running: list[asyncio.Task[Any]] = [*self._tasks, *([self._joining] if self._joining else [])]
+        self._tasks, self._joining = [], None
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     async def _give_up(self, *, everything: bool = False) -> None:
         if self._subscription.mode is Mode.PATTERN and not self._subscription.topics and not everything:
