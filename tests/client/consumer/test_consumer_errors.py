@@ -448,6 +448,37 @@ async def never(*_):
     await asyncio.Event().wait()
 
 
+def committed(asked):
+    form = OffsetCommitResponse.OffsetCommitResponseTopic
+    topics = [
+        form(name=each.name, partitions=[form.OffsetCommitResponsePartition(partition_index=0, error_code=0)])
+        for each in asked.message.topics
+    ]
+    return OffsetCommitResponse(throttle_time_ms=0, topics=topics)
+
+
+@pytest.mark.parametrize(("answer", "interval_ms"), [(never, 10), (committed, 0)])
+def test_a_poll_that_gets_nothing_rests_however_often_an_auto_commit_is_due(answer, interval_ms):
+    async def test():
+        async with consuming(never, group_id="g", auto_commit_interval_ms=interval_ms) as (consumer, cluster):
+            cluster.ceilings[ApiKey.OFFSET_COMMIT] = 9
+            cluster.on[ApiKey.OFFSET_COMMIT] = answer
+            consumer.seek(T0, 0)
+            await consumer.poll(0.1)
+            steps, plain = [], consumer._step
+
+            async def counted():
+                steps.append(1)
+                await plain()
+
+            consumer._step = counted
+            await consumer.poll(0.5)
+            assert len(steps) < 50
+            await consumer.close(timeout=0.1)
+
+    run(test)
+
+
 @pytest.mark.parametrize("is_cancelled", [False, True])
 @pytest.mark.parametrize("blocked", ["commits", "leave"])
 def test_a_close_that_is_cut_leaves_nothing_running(blocked, is_cancelled):

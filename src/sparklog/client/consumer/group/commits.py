@@ -18,6 +18,9 @@ from sparklog.client.consumer.group.offsets import GroupOffsets
 from sparklog.clock import Clock
 from sparklog.errors import SparklogError
 
+_LEAST_WAIT = 0.02
+"""Seconds. The interval may be nothing, and a commit under way for longer than that: the next is due all the time."""
+
 CommitCallback = Callable[[Offsets, SparklogError | None], Any]
 
 
@@ -73,8 +76,8 @@ class Commits:
 
     @property
     def seconds_left(self) -> float:
-        """How long until it is time for the next auto-commit."""
-        return self._schedule.seconds_left(self._clock.monotonic())
+        """How long to wait for the next auto-commit."""
+        return max(_LEAST_WAIT, self._schedule.seconds_left(self._clock.monotonic()))
 
     async def finish(self) -> None:
         """Wait for what is under way, and tell of all of it; what the first callback raised is raised then."""
