@@ -6,7 +6,8 @@ import pytest
 from log.samples import batch_of
 
 from sparklog.errors import ConfigError
-from sparklog.log.checkpoints import LOG_START_OFFSETS
+from sparklog.log.adoption import ADOPTION
+from sparklog.log.checkpoints import LEADER_EPOCHS, LOG_START_OFFSETS
 from sparklog.log.directories import moved
 from sparklog.log.directories.inventory import Inventory
 from sparklog.log.directories.log_dirs import LogDirs
@@ -62,6 +63,41 @@ def test_a_partition_that_was_moved_begins_where_it_did(dirs, tmp_path):
     found = inventory_of(dirs)
     assert [here for here in found.found.values() if here] == [{ONE: home}]
     assert dirs.of(home).known(ONE).log_start_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("damaged", "name"), [("a", LEADER_EPOCHS), ("b", LEADER_EPOCHS), ("a", ADOPTION), ("b", ADOPTION)]
+)
+def test_a_partition_that_was_moved_and_cannot_be_read_keeps_no_other_from_being_found(dirs, tmp_path, damaged, name):
+    """Which of the two directories is the partition is for a person; nothing in them is touched."""
+    homes = [lay(tmp_path / each / str(ONE)) for each in "ab"]
+    moved.mark(homes[1])
+    (tmp_path / damaged / str(ONE) / name).write_text("0\n1\nx y\n")
+    other, after = lay(tmp_path / "a" / str(TWO)), lay(tmp_path / "c" / str(THREE))
+    moved.mark(after)
+    before = sorted(each for home in homes for each in home.iterdir())
+    found = inventory_of(dirs)
+    assert {tp: path for here in found.found.values() for tp, path in here.items()} == {TWO: other, THREE: after}
+    ((tp, path, error),) = found.unsettled
+    assert (tp, path) == (ONE, homes[1])
+    assert str(error).startswith(f"{ONE} was being moved from {homes[0]} to {homes[1]}, and it cannot be said which")
+    assert str(tmp_path / damaged / str(ONE) / name) in str(error)
+    assert sorted(each for home in homes for each in home.iterdir()) == before
+    assert not moved.is_marked(after), "the next one was settled"
+
+
+def test_a_partition_that_cannot_be_settled_in_a_directory_that_fails_counts_no_more(dirs, tmp_path):
+    for each in "bc":
+        lay(tmp_path / each / str(ONE))
+    moved.mark(tmp_path / "c" / str(ONE))
+    (tmp_path / "b" / str(ONE) / LEADER_EPOCHS).write_text("?")
+    (tmp_path / "c" / f"{TWO}.{'1' * 32}-delete").mkdir()
+    lay(tmp_path / "a" / str(THREE), records=b"?")
+    lay(tmp_path / "c" / str(THREE))  # which is to be renamed
+    with FaultyFiles(tmp_path / "c", fail_at=0, lasting=True, steps=("rename",)):
+        found = inventory_of(dirs)
+    assert list(dirs.failed) == [tmp_path / "c"]
+    assert found.unsettled == []
 
 
 def test_two_logs_of_a_partition_are_for_a_person(dirs, tmp_path):

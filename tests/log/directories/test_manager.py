@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import re
+import shutil
 import threading
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -15,7 +16,9 @@ from log.samples import abandon, batch_of, marker_of, read_bytes, transactional,
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ConfigError, DiskFull, ErrorCode, InconsistentTopicId, LogDirFailed, LogError
+from sparklog.log.adoption import ADOPTION
 from sparklog.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets, read_topic_id
+from sparklog.log.directories import moved
 from sparklog.log.directories.making import NewPartition
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.directories.usage import LogUse
@@ -372,6 +375,28 @@ def test_a_log_that_waits_for_room_is_not_opened_while_it_is_taken_away(later, t
     manager.depart(ONE, None)
     assert manager.plan([NewPartition(ONE, None, ID)])() == {}
     manager.close()
+
+
+def test_a_broker_starts_though_it_cannot_say_where_a_moved_partition_is(later, tmp_path, caplog):
+    """As of any other partition that cannot be read: it alone is not served, and its start stays known."""
+    homes = tmp_path / "a", tmp_path / "b"
+    manager = filled(later, homes[0])
+    manager.advance_start(ONE, 3)
+    manager.close()
+    shutil.copytree(homes[0] / str(ONE), homes[1] / str(ONE))
+    moved.mark(homes[1] / str(ONE))
+    (homes[1] / str(ONE) / ADOPTION).write_text("?")
+    manager = opened(later, *homes)
+    assert (set(manager.logs), set(manager.unusable)) == ({TWO}, {ONE})
+    with pytest.raises(LogError, match="it cannot be said which of them is the partition"):
+        manager.get_or_create(ONE, None, ID)
+    (line,) = (each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR)
+    assert line.startswith(f"{ONE} is not served: {ONE} was being moved from")
+    manager.close()
+    (homes[1] / str(ONE) / ADOPTION).unlink()
+    manager = opened(later, *homes)
+    assert (manager.home_of(ONE), manager.logs[ONE].log_start_offset) == (homes[1], 3)
+    crash(manager)
 
 
 def test_a_directory_in_use_is_refused(later, tmp_path):

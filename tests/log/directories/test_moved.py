@@ -40,6 +40,10 @@ def homes(tmp_path):
     return tmp_path / "a", tmp_path / "b"
 
 
+def refuse(_, path, error):
+    raise AssertionError(path) from error
+
+
 def settle(homes, *, is_complete=True, starts=None):
     """The log directories in which the partition is left; ``starts`` are where it begins by the checkpoints."""
     starts = {} if starts is None else starts
@@ -51,7 +55,7 @@ def settle(homes, *, is_complete=True, starts=None):
     def keep(path, _, offset):
         starts[path.parent.name] = offset
 
-    moved.settle(found, know, keep, is_complete=is_complete)
+    moved.settle(found, know, keep, refuse, is_complete=is_complete)
     return [home.name for home, here in found.items() if here]
 
 
@@ -184,7 +188,7 @@ def test_each_partition_is_settled_by_itself(homes):
     kept = log_at(homes[0], 0, name="t-1")
     found = {homes[0]: {TP: homes[0] / "t-0", other: kept}, homes[1]: {TP: homes[1] / "t-0"}}
     starts = []
-    moved.settle(found, lambda *_: Knowledge(), lambda *start: starts.append(start), is_complete=True)
+    moved.settle(found, lambda *_: Knowledge(), lambda *start: starts.append(start), refuse, is_complete=True)
     assert found == {homes[0]: {other: kept}, homes[1]: {TP: homes[1] / "t-0"}}
     assert starts == [(homes[1] / "t-0", TP, 0)]
     assert kept.exists()

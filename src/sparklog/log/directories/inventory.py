@@ -2,7 +2,8 @@
 
 On return the moves that a crash interrupted are finished, and what else is in the directories of a partition that is in
 several is renamed, durably: removed if it is blank, kept if it is a stray (``homes`` says which). What was left of
-deleted partitions is removed too. A disk that refuses takes its log directory out of service; the rest is found.
+deleted partitions is removed too. A disk that refuses takes its log directory out of service; the rest is found. So it
+is where a partition that was being moved cannot be read: that one is ``unsettled``, and stays where it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from pathlib import Path
 
+from sparklog.errors import LogError
 from sparklog.log.directories.departures import Departure, departure_of, remove_left, rename_all, say_aside
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.homes import WhyStray, home_of, in_doubt, look_into, strays_of
@@ -38,6 +40,8 @@ class Inventory:
         """Copies of partitions that were being moved to another directory."""
         self.unclear: list[tuple[TopicPartition, Path]] = []
         """Partitions that may rather lie in a directory that is out of service, and what is here of them."""
+        self.unsettled: list[tuple[TopicPartition, Path, LogError]] = []
+        """Partitions that were being moved and cannot be read: where to, and why a person is to decide."""
 
     def take(self, pool: Executor) -> None:
         """The directories side by side, on the threads of ``pool``.
@@ -52,6 +56,7 @@ class Inventory:
         served = {each.path for each in self._dirs.in_service}
         self.copies = {tp: copy for tp, copy in self.copies.items() if copy.parent in served}
         self.unclear = [(tp, path) for tp, path in self.unclear if path.parent in served]
+        self.unsettled = [each for each in self.unsettled if each[1].parent in served]
 
     def _without_homes(self, pool: Executor, *, is_complete: bool) -> dict[LogDir, list[Departure]]:
         """What is in another directory than its partition's home, and ``found`` no more."""
@@ -82,7 +87,7 @@ class Inventory:
         while True:
             try:
                 places = {each.path: here for each, here in self.found.items()}
-                settle(places, self._known, self._keep_start, is_complete=not self._dirs.failed)
+                settle(places, self._known, self._keep_start, self._refuse, is_complete=not self._dirs.failed)
                 for log_dir, here in self.found.items():
                     self.copies |= settle_futures(log_dir.futures(), here)
                 return
@@ -97,6 +102,9 @@ class Inventory:
 
     def _known(self, path: Path, tp: TopicPartition) -> Knowledge:
         return self._dirs.of(path).known(tp)
+
+    def _refuse(self, tp: TopicPartition, path: Path, error: LogError) -> None:
+        self.unsettled.append((tp, path, error))
 
     def _keep_start(self, path: Path, tp: TopicPartition, offset: int) -> None:
         self._dirs.of(path).keep_start(tp, offset)

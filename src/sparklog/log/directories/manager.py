@@ -161,6 +161,8 @@ class LogManager:
             self.dormant = inventory.copies
             for tp, path in inventory.unclear:
                 self._refuse(tp, path, self.dirs.maybe_in_failed(tp))
+            for tp, path, error in inventory.unsettled:
+                self._refuse(tp, path, error)
             found = inventory.found
             self.dirs.in_each(pool, lambda log_dir: self._load_dir(log_dir, found[log_dir], configs), self.fail)
         self._held.update(log.directory.parent for log in self.logs.values())

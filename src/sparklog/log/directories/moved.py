@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from sparklog.errors import LogError
 from sparklog.log.checkpoints import LEADER_EPOCHS
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
@@ -40,6 +41,8 @@ Know = Callable[[Path, TopicPartition], Knowledge]
 """What the checkpoints of a directory's log directory say of its partition."""
 KeepStart = Callable[[Path, TopicPartition, int], None]
 """Told that the partition in a directory begins at that offset, whatever the checkpoints say."""
+Refuse = Callable[[TopicPartition, Path, LogError], None]
+"""Told of a partition that cannot be settled, why, and of the directory to which it was being moved."""
 
 
 class LogEnd(NamedTuple):
@@ -80,10 +83,13 @@ def end_of(directory: Path, known: Knowledge) -> LogEnd:
     return LogEnd(max(epochs, default=-1), stopped.end_offset)
 
 
-def settle(found: Mapping[Path, Found], know: Know, keep_start: KeepStart, *, is_complete: bool) -> None:
-    """Leave one directory of each partition that was being moved, in ``found`` (by log directory) and on the disk.
+def settle(
+    found: Mapping[Path, Found], know: Know, keep_start: KeepStart, refuse: Refuse, *, is_complete: bool
+) -> None:
+    """Leave one directory of each partition that was being moved, in ``found`` (by log directory) and on the disk; of
+    one that cannot be read, both on the disk and none in ``found``.
 
-    ``is_complete``: no log directory is out of service. Raises LogError or OSError.
+    ``is_complete``: no log directory is out of service. Raises OSError.
     """
     marked = [(home, tp) for home, here in found.items() for tp in here if is_marked(here[tp])]
     for home, tp in marked:
@@ -92,32 +98,46 @@ def settle(found: Mapping[Path, Found], know: Know, keep_start: KeepStart, *, is
         others = [each for each, here in found.items() if each != home and tp in here]
         if len(others) == 1:
             old, new = found[others[0]][tp], found[home][tp]
+            try:
+                ends = [end_of(each, know(each, tp)) for each in (old, new)]
+            except LogError as error:
+                refuse(tp, new, _not_settled(tp, old, new, error))
+                del found[others[0]][tp], found[home][tp]
+                continue
             start = max(know(each, tp).log_start_offset for each in (old, new))
-            if _choose(found, others[0], home, tp, know):
+            if ends[1] >= ends[0]:
+                _give_up_old(found[others[0]], tp, new)
                 keep_start(new, tp, start)
             else:  # it may lack the end of what was deleted while the new one was the partition
-                keep_start(old, tp, min(start, end_of(old, know(old, tp)).offset))
+                _make_copy_again(found[home], tp, old)
+                keep_start(old, tp, min(start, ends[0].offset))
         elif not others and is_complete:
             unmark(found[home][tp])
 
 
-def _choose(found: Mapping[Path, Found], old: Path, new: Path, tp: TopicPartition, know: Know) -> bool:
-    """Whether the ``new`` one is the partition."""
-    before, after = found[old][tp], found[new][tp]
-    is_new = end_of(after, know(after, tp)) >= end_of(before, know(before, tp))
-    if is_new:
-        _logger.warning("%s was moved to %s: what is left of the former is removed", before, after)
-        remove(before, tp)
-        del found[old][tp]
-        unmark(after)
-    else:
-        copy = future_path(new, tp)
-        _logger.warning("%s was being moved to %s: that goes on when the broker has its partitions", before, after)
-        os.rename(after, copy)
-        sync_directory(new)
-        unmark(copy)
-        del found[new][tp]
-    return is_new
+def _not_settled(tp: TopicPartition, old: Path, new: Path, error: LogError) -> LogError:
+    return LogError(
+        f"{tp} was being moved from {old} to {new}, and it cannot be said which of them is the partition: {error}; "
+        "put that right, or move one of the two away, while the broker is stopped"
+    )
+
+
+def _give_up_old(here: Found, tp: TopicPartition, after: Path) -> None:
+    before = here[tp]
+    _logger.warning("%s was moved to %s: what is left of the former is removed", before, after)
+    remove(before, tp)
+    del here[tp]
+    unmark(after)
+
+
+def _make_copy_again(here: Found, tp: TopicPartition, before: Path) -> None:
+    after = here[tp]
+    copy = future_path(after.parent, tp)
+    _logger.warning("%s was being moved to %s: that goes on when the broker has its partitions", before, after)
+    os.rename(after, copy)
+    sync_directory(after.parent)
+    unmark(copy)
+    del here[tp]
 
 
 def settle_futures(here: Mapping[TopicPartition, list[Path]], partitions: Found) -> Found:
