@@ -129,6 +129,18 @@ def test_two_closes_at_once_let_what_runs_come_to_its_end():
     loop.close()
 
 
+def test_a_close_that_is_about_to_begin_when_another_one_stops_the_loop_does_not_disturb_its_end():
+    failed, together = [], threading.Event()
+    loop = LoopThread(at_failure=lambda: failed.append(True))
+    loop.call_soon(together.wait)
+    second = loop.submit(_cancel_all())
+    loop.call_soon(loop._stop)
+    together.set()
+    loop._thread.join(20)
+    assert not failed
+    assert second.cancelled()
+
+
 def test_a_callback_cannot_wait_for_its_own_loop(loop):
     async def nested():
         loop.run(_thread())

@@ -18,7 +18,7 @@ import concurrent.futures
 import functools
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -68,7 +68,8 @@ class LoopThread:
     def _clear(self) -> None:
         """Close the loop, and end the wait of every caller whose work is not done."""
         try:
-            self._loop.run_until_complete(_cancel_all())
+            # in no task, which another close might cancel that is about to begin
+            self._loop.run_until_complete(_cancelled(asyncio.all_tasks(self._loop)))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()  # first: what is submitted from now on is refused
@@ -214,10 +215,13 @@ def _settle(future: Future[Any], task: asyncio.Task[Any]) -> None:
 
 
 async def _cancel_all() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    await _cancelled(asyncio.all_tasks().difference([asyncio.current_task()]))
+
+
+def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> asyncio.Future[list[Any]]:
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    return asyncio.gather(*tasks, return_exceptions=True)
 
 
 @atexit.register
