@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.client.producer.async_producer import AsyncProducer
+from sparklog.client.producer.producer import Producer
 from sparklog.client.producer.transaction import Step
 from sparklog.errors import ApiError, ClientClosed, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
@@ -436,6 +437,65 @@ def test_closing_in_time_fails_what_is_left():
             await producer.close(timeout=0.05)
             with pytest.raises(ClientClosed):
                 await future
+
+    _run(test)
+
+
+async def _held_back(scene, producer):
+    """A record that the broker acknowledges when the event is set, while a first close waits for it."""
+    await producer.start()
+    hold = asyncio.Event()
+    scene.script = [hold]
+    future = await producer.send("t", b"x")
+    first = asyncio.create_task(producer.close())
+    while not producer._appender.is_closed:
+        await asyncio.sleep(0)
+    return hold, future, first
+
+
+def test_a_second_close_waits_for_the_first():
+    async def test():
+        async with Scene() as scene:
+            producer = scene.producer()
+            hold, future, first = await _held_back(scene, producer)
+            second = asyncio.create_task(producer.close())
+            await asyncio.sleep(0.05)
+            assert not second.done()
+            hold.set()
+            await asyncio.gather(first, second)
+            assert (await future).offset == 0
+            await producer.close()
+
+    _run(test)
+
+
+def test_a_second_close_waits_for_its_own_time():
+    async def test():
+        async with Scene() as scene:
+            producer = scene.producer()
+            _, future, first = await _held_back(scene, producer)
+            await asyncio.gather(first, producer.close(timeout=0.05), producer.close(timeout=60))
+            with pytest.raises(ClientClosed):
+                await future
+
+    _run(test)
+
+
+def test_a_second_close_in_another_thread_waits_for_the_first():
+    async def test():
+        async with Scene() as scene:
+            hold = asyncio.Event()
+            scene.script = [hold]
+            producer = await asyncio.to_thread(Producer, bootstrap_servers=scene.bootstrap_servers, linger_ms=0)
+            future = await asyncio.to_thread(producer.send, "t", b"x")
+            first = asyncio.create_task(asyncio.to_thread(producer.close))
+            while not producer._appender.is_closed:
+                await asyncio.sleep(0.001)
+            second = asyncio.create_task(asyncio.to_thread(producer.close))
+            await asyncio.sleep(0.1)
+            hold.set()
+            await asyncio.gather(first, second)
+            assert future.result(0).offset == 0
 
     _run(test)
 

@@ -20,6 +20,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,9 @@ class AsyncProducer:
         self._lock = self._appender.lock
         self._accumulator.is_interrupted = self._appender.is_interrupted
         self._rest_at, self._rest_by = self.config.batch_size, 0.0
+        self._closing: asyncio.Timeout | None = None
+        """The time of the first close, if there was one."""
+        self._closed = asyncio.Event()
 
     async def start(self) -> None:
         """Begin to send. Asks no broker yet."""
@@ -119,16 +123,25 @@ class AsyncProducer:
     async def close(self, timeout: float | None = None) -> None:
         """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed.
 
-        An open transaction is aborted. Records that fail here are counted in a warning.
+        An open transaction is aborted. Records that fail here are counted in a warning. A call while another one is
+        under way waits for that, and ends its waiting when its own time is over.
         """
         was_open = self._appender.is_open
         self._end()
         if not was_open:
+            await self._join_close(timeout)
             return
+        self._closing = asyncio.timeout(timeout)
+        try:
+            await self._send_rest_and_hang_up(self._closing)
+        finally:
+            self._closed.set()
+
+    async def _send_rest_and_hang_up(self, in_time: asyncio.Timeout) -> None:
         with self._lock:
             left = self._accumulator.incomplete()
         try:
-            async with asyncio.timeout(timeout):
+            async with in_time:
                 if self._transaction is not None and self._transaction.step in (Step.OPEN, Step.ABORTABLE):
                     await self._driver.end(commit=False)
                 await self._sender.flush()
@@ -140,6 +153,16 @@ class AsyncProducer:
             finally:
                 await self._session.close()
             self._warn_of_lost(left)
+
+    async def _join_close(self, timeout: float | None) -> None:
+        """Wait for the close that is under way, if one is or was."""
+        if self._closing is None:
+            return
+        if timeout is not None:
+            deadline, before = asyncio.get_running_loop().time() + timeout, self._closing.when()
+            with suppress(RuntimeError):  # it waits no more
+                self._closing.reschedule(deadline if before is None else min(deadline, before))
+        await self._closed.wait()
 
     def _end(self) -> None:
         """Take no more."""

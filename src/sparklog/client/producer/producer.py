@@ -66,7 +66,10 @@ class Producer:
         self.close()
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed."""
+        """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed.
+
+        A call while another thread closes waits for that, and ends its waiting when its own time is over.
+        """
         if self._thread.is_usable:
             self._thread.check(waits=True)  # what may not wait now closes nothing
             try:
