@@ -1,6 +1,7 @@
 """What cannot be made to happen with real brokers: a consumer against brokers that answer as they are told."""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -475,6 +476,19 @@ def test_a_poll_that_gets_nothing_rests_however_often_an_auto_commit_is_due(answ
             await consumer.poll(0.5)
             assert len(steps) < 50
             await consumer.close(timeout=0.1)
+
+    run(test)
+
+
+def test_a_first_poll_of_a_pattern_ends_in_time_where_no_broker_answers():
+    async def test():
+        settings = {"bootstrap_servers": f"127.0.0.1:{free_port()}", "group_id": "g", "default_api_timeout_ms": 3000}
+        async with AsyncConsumer(**settings) as consumer:
+            consumer.subscribe(pattern="clicks.*")
+            for _ in range(2):
+                began = time.monotonic()
+                assert await consumer.poll(0.1) == []
+                assert time.monotonic() - began < 2
 
     run(test)
 

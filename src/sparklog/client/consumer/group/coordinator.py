@@ -144,8 +144,6 @@ class ConsumerCoordinator:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _give_up(self, *, everything: bool = False) -> None:
-        if self._subscription.mode is Mode.PATTERN and not self._subscription.topics and not everything:
-            await self._match_topics()
         wants = _nothing if everything else self._subscription.wants
         surrender = self._membership.surrender(wants)
         self._subscription.give_up(surrender.partitions)
