@@ -28,17 +28,17 @@ from delta.exceptions import (
 from delta.tables import DeltaTable as SparkTable
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
-from pyarrow.fs import LocalFileSystem
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.spark.failures import first_line, refusal_of_disk, words_of
 from sparklog.spark.lake.columns import PartitionValue, TableColumns
+from sparklog.spark.lake.delta.durable import DurableLog
 from sparklog.spark.lake.delta.stored_files import StoredFile
 from sparklog.spark.lake.destination import Changed, Overtaken, refuse
 from sparklog.spark.lake.evolution import Unsuited
-from sparklog.spark.lake.files import WrittenFile, opened, sync_local
+from sparklog.spark.lake.files import WrittenFile
 from sparklog.spark.lake.location import location_of
 from sparklog.spark.lake.progress import APPLICATION, COUNT_APPLICATION, EPOCH_APPLICATION, UPSERT_PROPERTY, Progress
 
@@ -122,6 +122,7 @@ class DeltaTable:
         self._columns = columns or TableColumns()
         self._is_upserted = is_upserted
         self._last = _LastCommit()
+        self._durable = DurableLog(name)
         self._delta = _delta_of(spark)
 
     def create(self, partition_by: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
@@ -155,7 +156,7 @@ class DeltaTable:
     def begin(self) -> Commit:
         """Begin a commit on the table as it is now. Raises DataSourceError for a table that does not suit."""
         transaction = self._log.startTransaction()
-        commit = Commit(self._spark, self._delta, transaction, self.name, self._columns, self._last)
+        commit = Commit(self._spark, self._delta, transaction, self.name, self._columns, self._last, self._durable)
         if self._is_upserted != (commit.table.properties.get(UPSERT_PROPERTY) == "true"):
             kind = (
                 "was not made for upserts: name another table, or make it"
@@ -229,6 +230,7 @@ class Commit:
         name: str,
         columns: TableColumns,
         last: _LastCommit,
+        durable: DurableLog,
     ) -> None:
         self._jvm = spark._jvm
         self._delta = delta
@@ -236,6 +238,7 @@ class Commit:
         self._name = name
         self._columns = columns
         self._last = last
+        self._durable = durable
         self._evolved: StructType | None = None
         self._properties: dict[str, str] = {}
         self._epochs: dict[Progress, int] = {}
@@ -359,19 +362,8 @@ class Commit:
         if version == self.table.version + 1:  # else others have committed between
             self._last.table_id, self._last.version = self.table.table_id, version
             self._last.applications = self._applications | versions
-        self._sync(version)
+        self._durable.reach(self.table.table_id, self.table.location, version, is_own=True)
         return version
-
-    def _sync(self, version: int) -> None:
-        """Put the commit on the disk where that is a local one: Delta does not, and brokers may delete the records."""
-        filesystem, root = opened(self.table.location)
-        if not isinstance(filesystem, LocalFileSystem):
-            return
-        try:
-            sync_local(root, f"_delta_log/{version:020d}.json")
-        except OSError as error:
-            said = f"table {self._name} has version {version}, but whether a power cut would leave it is not known"
-            raise DataSourceError("SPARKLOG_TABLE_NOT_WRITTEN", f"{said}: {error}") from error
 
     def _change_metadata(self) -> None:
         """Let the commit add the columns and the properties that are missing."""

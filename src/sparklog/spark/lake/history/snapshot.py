@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -30,6 +29,7 @@ from sparklog.local.extras import install_line
 from sparklog.record.layout import MAX_INT64
 from sparklog.spark.failures import first_line
 from sparklog.spark.lake.columns import TABLE_COLUMNS, TIME_COLUMNS
+from sparklog.spark.lake.delta_log import DELTA_LOG, commit_name, commits_after, newest_checkpoint
 from sparklog.spark.lake.files import opened
 from sparklog.spark.lake.location import location_of
 from sparklog.spark.lake.progress import EPOCH_APPLICATION, UPSERT_PROPERTY, Progress
@@ -45,11 +45,6 @@ ROW_NAMES = ("topic", "partition", "offset")
 _UNDERSTOOD = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "variantType"}
 """Features of Delta that readers must know, and that change nothing here, or that are heeded."""
 _ATTEMPTS = 4
-_COMMIT = re.compile(r"/(\d{20})\.json$")
-_CHECKPOINT = re.compile(
-    r"/(?P<version>\d{20})\.checkpoint(\.\d{10}\.(?P<parts>\d{10})|\.(?P<id>[^./]+))?\.(json|parquet)$"
-)
-"""Of one file, of several, or of one with a name that was drawn (Delta's protocol, "Checkpoints")."""
 _CUT = 32
 """Characters of a text that Delta's writers keep in statistics. They add one to a greatest end that they cut."""
 _OWN_TIMES = "delta.enableInCommitTimestamps"
@@ -251,7 +246,7 @@ def _go_back(name: str, location: str, handle: Any, as_of: AsOf) -> None:
 def _committed(location: str, version: int) -> datetime | None:
     """When a version was committed, to the millisecond; None where its file is gone, and a checkpoint has it."""
     filesystem, root = opened(location)
-    modified = filesystem.get_file_info(f"{root.rstrip('/')}/_delta_log/{version:020d}.json").mtime
+    modified = filesystem.get_file_info(f"{root.rstrip('/')}/{DELTA_LOG}/{commit_name(version)}").mtime
     return None if modified is None else modified.replace(microsecond=modified.microsecond // 1000 * 1000)
 
 
@@ -384,9 +379,9 @@ def _applications(location: str) -> Iterator[str]:
     The newest checkpoint that is whole names all those of the commits before it.
     """
     filesystem, root = opened(location)
-    names = sorted(each.path for each in filesystem.get_file_info(fs.FileSelector(f"{root}/_delta_log")))
-    version, checkpoint = _newest_checkpoint(names)
-    commits = [path for path in names if (found := _COMMIT.search(path)) and int(found[1]) > version]
+    paths = [each.path for each in filesystem.get_file_info(fs.FileSelector(f"{root}/{DELTA_LOG}"))]
+    version, checkpoint = newest_checkpoint(paths)
+    commits = [path for _, path in commits_after(paths, version)]
     for path in (*commits, *(each for each in checkpoint if each.endswith(".json"))):
         with filesystem.open_input_stream(path) as file:
             yield from (
@@ -395,20 +390,6 @@ def _applications(location: str) -> Iterator[str]:
     for path in (each for each in checkpoint if each.endswith(".parquet")):
         column = pq.read_table(path, filesystem=filesystem, columns=["txn"]).column("txn")
         yield from pc.struct_field(column, "appId").drop_null().to_pylist()
-
-
-def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
-    """Its version and its files; -1 where there is none. One of several files counts if all of them are there."""
-    found: dict[tuple[int, str], list[str]] = {}
-    for path in names:
-        if match := _CHECKPOINT.search(path):
-            found.setdefault((int(match["version"]), match["parts"] or match["id"] or ""), []).append(path)
-    whole = [(version, files) for (version, kind), files in found.items() if len(files) == _parts_of(kind)]
-    return max(whole, default=(-1, []))
-
-
-def _parts_of(kind: str) -> int:
-    return int(kind) if kind.isdecimal() else 1
 
 
 def _file_name(path: str) -> str:
