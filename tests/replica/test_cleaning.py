@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
@@ -17,7 +18,7 @@ from compaction.keyed import Producer, append, batch_of, fill, leftovers, record
 
 from sparklog.broker.leases import Leases
 from sparklog.compaction.process import Worker
-from sparklog.compaction.task import Buffers
+from sparklog.compaction.task import Buffers, CleaningTask
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
@@ -27,6 +28,8 @@ from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import DELETED_SUFFIX, LOG_SUFFIX, segment_path
 from sparklog.log.lease import Lease
 from sparklog.log.loader import Knowledge
+from sparklog.log.log import Log
+from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.replacement import Replacement
 from sparklog.record.batch import patch_header
 from sparklog.record.builder import RecordBatchBuilder
@@ -179,7 +182,44 @@ def lines(caplog, text):
     return [each.getMessage() for each in caplog.records if text in each.getMessage()]
 
 
+class LookedAt(ProducerEntry):
+    """Notes by which threads."""
+
+    threads: ClassVar[set[int]] = set()
+
+    @property
+    def batches(self):
+        self.threads.add(threading.get_ident())
+        return self[2]
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """Those that look at a log's producers, of which there may be any number, or write them as JSON."""
+    to_json = CleaningTask.to_json
+
+    def noted(task):
+        LookedAt.threads.add(threading.get_ident())
+        return to_json(task)
+
+    monkeypatch.setattr(LookedAt, "threads", set())
+    monkeypatch.setattr(CleaningTask, "to_json", noted)
+    monkeypatch.setattr(Log, "producers", property(lambda _: [LookedAt(7, 0), LookedAt(8, 3)]))
+    return LookedAt.threads
+
+
 # A cleaning that nothing disturbs
+
+
+@on_loop
+async def test_others_do_not_wait_while_the_producers_of_a_log_are_told_to_a_worker(stage, threads):
+    """There may be hundreds of thousands, of a day of short-lived ones."""
+    async with stage() as built:
+        fill(built.make())
+        built.cleaner.start()
+        await built.until(lambda: built.cleaner.last_runs.get(TP))
+        assert threads
+        assert threading.get_ident() not in threads
 
 
 @on_loop
@@ -315,17 +355,18 @@ async def test_of_two_logs_that_are_due_the_dirtier_comes_first(stage, dirtier):
         assert built.cleaner.under_way == {dirtier}
 
 
-def _next_buffers(built):
+async def _next_buffers(built):
     """What a worker would be told of memory and rate now."""
-    append(built.make(), (b"k", b"v"))
-    task, _ = built.cleaner.begin(built.cleaner.examine(TP, rolls=True))
+    never_due = parse(TopicConfig, SETTINGS | {"min.cleanable.dirty.ratio": "1"})
+    append(built.make(config=never_due), (b"k", b"v"))
+    task, _ = await built.cleaner.begin(built.cleaner.examine(TP, rolls=True))
     return task.buffers
 
 
-def _buffers_of(built):
+async def _buffers_of(built):
     """Likewise, of a cleaner that starts."""
     built.cleaner.start()
-    return _next_buffers(built)
+    return await _next_buffers(built)
 
 
 @on_loop
@@ -340,20 +381,20 @@ async def test_memory_and_rate_are_divided_among_the_workers(stage):
     )
     async with stage(config) as built:
         halves_to_read_and_to_write = 600_000 // 3 // 2
-        assert _buffers_of(built) == Buffers(10 << 20, 0.75, halves_to_read_and_to_write, 3000.0, 9000.0)
+        assert await _buffers_of(built) == Buffers(10 << 20, 0.75, halves_to_read_and_to_write, 3000.0, 9000.0)
 
 
 @on_loop
 async def test_a_map_has_two_gigabytes_at_most(stage):
     async with stage(replace(BROKER, log_cleaner_dedupe_buffer_size=5 << 30)) as built:
-        assert _buffers_of(built).map_bytes == (1 << 31) - 1
+        assert (await _buffers_of(built)).map_bytes == (1 << 31) - 1
 
 
 @on_loop
 async def test_settings_of_memory_and_rate_that_change_count_from_the_next_log_on(stage):
     async with stage() as built:
         built.cleaner.start()
-        before = _next_buffers(built)
+        before = await _next_buffers(built)
         changed = replace(
             BROKER,
             log_cleaner_dedupe_buffer_size=30 << 20,
@@ -362,11 +403,11 @@ async def test_settings_of_memory_and_rate_that_change_count_from_the_next_log_o
             log_cleaner_io_max_bytes_per_second=9000.0,
         )
         built.cleaner.configure(changed)
-        assert _next_buffers(built) == Buffers(30 << 20, 0.75, 300_000, 9000.0, 9000.0)
+        assert await _next_buffers(built) == Buffers(30 << 20, 0.75, 300_000, 9000.0, 9000.0)
         built.cleaner.configure(replace(changed, log_cleaner_threads=2))
-        assert _next_buffers(built) == Buffers(15 << 20, 0.75, 150_000, 4500.0, 9000.0)
+        assert await _next_buffers(built) == Buffers(15 << 20, 0.75, 150_000, 4500.0, 9000.0)
         built.cleaner.configure(BROKER)
-        assert _next_buffers(built) == before
+        assert await _next_buffers(built) == before
 
 
 @on_loop

@@ -51,7 +51,8 @@ class Worker:
 
         Raises CleaningFailed. A caller that gives up has to ``end`` the process.
         """
-        async with aclosing(self._answers(task.to_json())) as answers:
+        line = await asyncio.to_thread(task.to_json)  # it may have many producers
+        async with aclosing(self._answers(line)) as answers:
             async for answer in answers:
                 if "group" in answer:
                     yield _group_in(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,7 @@ from sparklog.log.files import is_full
 from sparklog.log.segment import SegmentFacts
 from sparklog.record.compacting import Versions
 
+_OF_PRODUCERS = ("last_offsets", "marker_epochs")
 _SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EINTR}
 
 
@@ -117,7 +118,14 @@ class CleaningTask:
         return active.base_offset - 1 if self.versions is not None and not active.size else -1
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        """On any thread, for it may take long: the threads take turns meanwhile, as they do not while one call of
+        ``json.dumps`` has all producers.
+        """
+        told = asdict(replace(self, last_offsets={}, marker_epochs={}))
+        for name in _OF_PRODUCERS:
+            del told[name]
+        known = [f', "{name}": {_object(getattr(self, name))}' for name in _OF_PRODUCERS]
+        return json.dumps(told)[:-1] + "".join(known) + "}"
 
     @classmethod
     def from_json(cls, text: str) -> CleaningTask:
@@ -125,9 +133,13 @@ class CleaningTask:
         fields["segments"] = tuple(SegmentFacts(*each) for each in fields["segments"])
         fields["config"] = TopicConfig(**{name: _immutable(value) for name, value in fields["config"].items()})
         fields["buffers"] = Buffers(**fields["buffers"])
-        for name in ("last_offsets", "marker_epochs"):
+        for name in _OF_PRODUCERS:
             fields[name] = {int(key): value for key, value in fields[name].items()}
         return cls(**fields)
+
+
+def _object(numbers: dict[int, int]) -> str:
+    return "{" + ", ".join([f'"{key}": {value}' for key, value in numbers.items()]) + "}"
 
 
 def _immutable(value: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,6 +35,7 @@ from sparklog.log.drafts import adopt_drafts, check_drafts
 from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
 from sparklog.log.lease import Lease
 from sparklog.log.log import Log
+from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.replacement import Replacement
 from sparklog.net.tasks import Tasks
 from sparklog.structs import STATE_TOPICS, TopicPartition
@@ -456,15 +457,16 @@ class LogCleaner:
 
     # One cleaning
 
-    def begin(self, candidate: Candidate) -> tuple[CleaningTask, Mark]:
+    async def begin(self, candidate: Candidate) -> tuple[CleaningTask, Mark]:
         """What is to be done, told to the log of this broker too. Raises Abandoned."""
         log = self._logs.logs.get(candidate.tp)
         if log is None:
             raise Abandoned("it was taken away")
-        return self._begin(log, candidate.sections), Mark.of(log)
+        mark = Mark.of(log)
+        return await self._begin(log, candidate.sections), mark
 
-    def _begin(self, log: Log, sections: Sections) -> CleaningTask:
-        task = self._task(log, sections)
+    async def _begin(self, log: Log, sections: Sections) -> CleaningTask:
+        task = await asyncio.to_thread(_with_producers, self._task(log, sections), tuple(log.producers))
         _logger.info("%s", _opening_line(task))
         return task
 
@@ -478,7 +480,7 @@ class LogCleaner:
             return
         mark = Mark.of(log)
         try:
-            task = self._begin(log, now.sections)
+            task = await self._begin(log, now.sections)
             await self._run_task(task, mark, worker)
             mark.check(self._logs)  # since the last group the log may have been cut, or be another
             self._logs.set_cleaner_point(tp, worker.stats.end_offset)
@@ -518,8 +520,6 @@ class LogCleaner:
             now_ms=self._clock.now_ms(),
             config=_settings_of(log),
             buffers=self._buffers(),
-            last_offsets={each.producer_id: each.batches[-1].last_offset for each in log.producers if each.batches},
-            marker_epochs={each.producer_id: each.epoch for each in log.producers if not each.batches},
         )
 
     def _buffers(self) -> Buffers:
@@ -729,6 +729,15 @@ def _settings_of(log: Log) -> TopicConfig:
 
 def _facts_of(log: Log) -> LogFacts:
     return LogFacts(log.segment_facts(), log.log_start_offset, log.log_end_offset, log.last_stable_offset)
+
+
+def _with_producers(task: CleaningTask, producers: Collection[ProducerEntry]) -> CleaningTask:
+    """Of so many as a log may have it takes long: on any thread."""
+    return replace(
+        task,
+        last_offsets={each.producer_id: each.batches[-1].last_offset for each in producers if each.batches},
+        marker_epochs={each.producer_id: each.epoch for each in producers if not each.batches},
+    )
 
 
 def _opening_line(task: CleaningTask) -> str:

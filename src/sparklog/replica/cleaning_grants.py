@@ -110,7 +110,7 @@ class CleaningGrants:
         candidate = self._cleaner.examine(tp, rolls=rolls)
         self._cleaner.under_way.add(tp)
         try:
-            task, mark = self._cleaner.begin(candidate)
+            task, mark = await self._cleaner.begin(candidate)
             await self._cleaner.undo(mark.log)
             target = Target(task, await self._cleaner.numbers(task))
             self._cleaner.check(mark)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -125,6 +126,15 @@ def test_a_grant_comes_with_all_that_is_to_be_known(broker):
     assert (partition.token, partition.error_code, answer.lapsed) == (42, 0, [700])
     assert Target.from_json(bytes(partition.target).decode()) == TARGET
     assert broker.cleaning_grants.said == [("renew", (7, 700), 1.5), ("begin", 0, True, 1.5)]
+
+
+def test_others_do_not_wait_while_what_is_to_be_known_is_written(broker, monkeypatch):
+    """There may be hundreds of thousands of producers."""
+    threads, to_json = set(), Target.to_json
+    monkeypatch.setattr(Target, "to_json", lambda target: threads.add(threading.get_ident()) or to_json(target))
+    assert begun(broker)[1].token == 42
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize(

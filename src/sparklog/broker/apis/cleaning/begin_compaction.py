@@ -8,6 +8,8 @@ come back as lapsed.
 
 from __future__ import annotations
 
+import asyncio
+
 from sparklog.broker.apis.cleaning.describe_compaction import NOT_COMPACTED
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import Rights
@@ -60,7 +62,7 @@ async def _granted(
         token, found = await broker.cleaning_grants.begin(
             tp, rolls=message.rolls_active, duration_s=message.duration_ms / 1000
         )
-        target = found.to_json().encode()
+        target = await asyncio.to_thread(lambda: found.to_json().encode())  # it may have many producers
     except ApiError as error:
         code, said = error.code, error.reason
     except (NothingToClean, CleanedAlready) as nothing:
