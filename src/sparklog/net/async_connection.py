@@ -24,6 +24,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import NamedTuple, Self
 
 from sparklog import __version__
@@ -410,6 +411,13 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """Requests whose answers are to come."""
         return len(self._waiting) + len(self._kept)
+
+    @property
+    def waits_for(self) -> float:
+        """For how many seconds the peer has owed the next answer, or not taken what wants none; 0 if none is due."""
+        since = [max(each.sent_at, self._answered_at) for each in islice(self._waiting, 1)]
+        since += [max(each.waiting.sent_at, self._taken_at) for each in islice(self._written, 1)]
+        return max((self._loop.time() - each for each in since), default=0.0)
 
     def close(self) -> None:
         """Requests in flight fail with ConnectionFailed.

@@ -12,11 +12,11 @@ from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, RemoteProtocolError
 from sparklog.local.ports import free_port
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import MetadataResponse
+from sparklog.protocol.messages import ListGroupsRequest, MetadataResponse
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
-from sparklog.testing.scripted import ScriptedCluster, no_kafka
+from sparklog.testing.scripted import HangUp, ScriptedCluster, no_kafka
 
 _T0 = TopicPartition("t", 0)
 
@@ -66,6 +66,26 @@ def test_a_broker_whose_answer_is_malformed_is_passed_over():
                 pytest.raises(RemoteProtocolError, match=f"tried {first.endpoint}.*malformed Metadata"),
             ):
                 await asyncio.to_thread(metadata.fetch)
+
+    asyncio.run(test())
+
+
+def test_a_broker_that_failed_is_asked_behind_the_others():
+    async def test():
+        async with ScriptedCluster(2) as cluster:
+            first, second = cluster.brokers
+            first.on[ApiKey.LIST_GROUPS] = _hang_up
+            with ClusterMetadata(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as metadata:
+                with pytest.raises(ConnectionFailed):
+                    await asyncio.to_thread(metadata.request, first.endpoint, ApiKey.LIST_GROUPS, _groups)
+                await asyncio.to_thread(metadata.fetch)
+                assert [asked.broker for asked in cluster.asked(ApiKey.METADATA)] == [second.broker_id]
+
+    def _hang_up(_asked):
+        raise HangUp
+
+    def _groups(version):
+        return ListGroupsRequest(version=version)
 
     asyncio.run(test())
 

@@ -404,6 +404,31 @@ def test_a_broker_that_owes_an_answer_is_asked_behind_the_others(topics):
     _run(test)
 
 
+@pytest.mark.parametrize("is_given_up", [False, True], ids=["it waits still", "its time was over"])
+def test_a_broker_that_owes_something_else_for_long_is_asked_behind_the_others(is_given_up):
+    async def test():
+        async with _session(brokers=2, request_timeout_ms=100_000) as (session, cluster):
+            asked = asyncio.Event()
+
+            async def never(_):
+                asked.set()
+                await asyncio.Event().wait()
+
+            cluster.brokers[0].on[ApiKey.HEARTBEAT] = never
+            await session.refresh([])
+            seconds = 10 if is_given_up else 100
+            other = asyncio.create_task(session.request(0, ApiKey.HEARTBEAT, _heartbeat, timeout=seconds))
+            await asked.wait()
+            await session.refresh([])
+            jump(asyncio.get_running_loop(), 15)
+            if is_given_up:
+                await asyncio.wait([other])
+            await session.refresh([])
+            assert [each.broker for each in cluster.asked(ApiKey.METADATA)] == [0, 0, 1]
+
+    _run(test)
+
+
 def test_a_question_that_one_gave_up_still_answers_those_who_wait_for_it():
     async def test():
         async with _session(brokers=2, request_timeout_ms=100_000) as (session, cluster):

@@ -315,6 +315,33 @@ def test_without_answers_what_a_broker_does_not_read_is_sent_over_another_connec
     _run(test)
 
 
+def test_a_broker_that_stands_still_does_not_hold_up_what_goes_to_others():
+    async def test():
+        loop = asyncio.get_running_loop()
+        async with Scene(brokers=2) as scene:
+            producer = scene.producer()
+            await producer.start()
+            scene.topics["t"] = [0, 1]
+            for partition in (0, 1):
+                await (await producer.send("t", b"x", partition=partition))
+            held = asyncio.Event()
+
+            async def never(_asked):
+                held.set()
+                await asyncio.Event().wait()
+
+            scene.brokers[0].on = dict.fromkeys((ApiKey.PRODUCE, ApiKey.METADATA), never)
+            await producer.send("t", b"y", partition=0)
+            await held.wait()
+            jump(loop, producer.config.request_timeout_ms / 1000 + 1)
+            while not scene.brokers[0].connections > 2:  # it is given up, and tried again
+                await asyncio.sleep(0.01)
+            assert (await (await producer.send("t", b"y", partition=1))).offset == 1
+            await producer.close(0)
+
+    _run(test)
+
+
 def test_what_expires_fails_though_nobody_can_say_why(monkeypatch):
     async def test():
         clock = ManualClock()

@@ -32,6 +32,8 @@ class ConnectionPool:
         self._security = config.connection_security(clock or SystemClock())
         self._limits = threading.local()
         self._idle: dict[Endpoint, list[BlockingConnection]] = {}
+        self._failed: set[Endpoint] = set()
+        """Those that failed and have answered nothing since."""
         self._lock = threading.Lock()
         self._is_closed = False
         self.throttling = Throttling()
@@ -92,6 +94,7 @@ class ConnectionPool:
         if connection.closed:
             return
         with self._lock:
+            self._failed.discard(connection.endpoint)
             if not self._is_closed:
                 self._idle.setdefault(connection.endpoint, []).append(connection)
                 return
@@ -101,6 +104,7 @@ class ConnectionPool:
         """Close what idles to a broker that failed: it is as broken as the one that showed it."""
         with self._lock:
             idle = self._idle.pop(endpoint, [])
+            self._failed.add(endpoint)
         for connection in idle:
             connection.close()
 
@@ -118,9 +122,9 @@ class ConnectionPool:
         return self._first(endpoints, borrow_and_ask)
 
     def _first(self, endpoints: list[Endpoint], attempt: Callable[[Endpoint], T]) -> T:
-        """Those to which a connection is open are tried first: opening one to a broker that is frozen takes long."""
+        """Those to which a connection is open are tried first, those that failed last: a frozen broker takes long."""
         failures: dict[Endpoint, SparklogError] = {}
-        for endpoint in sorted(endpoints, key=lambda each: not self._idle.get(each)):
+        for endpoint in sorted(endpoints, key=lambda each: (each in self._failed, not self._idle.get(each))):
             try:
                 return attempt(endpoint)
             except PASSED_OVER as error:

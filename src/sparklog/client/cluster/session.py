@@ -50,6 +50,8 @@ DATA, CONTROL, COORDINATOR = "data", "control", "coordinator"
 
 _Wanted = tuple[frozenset[str] | None, bool]
 """What a question of metadata is about: these topics, or all, and whether they are to be created."""
+_LONG = 1.0
+"""Seconds after which an answer that is owed may never come."""
 _ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -367,9 +369,21 @@ class Session:
         raise unreachable
 
     def _least_busy(self) -> list[Endpoint]:
-        """The brokers to ask, one after another: those that owe no answer first, of these those that are connected."""
+        """The brokers to ask, one after another: those that stand still last, before them those that owe an answer.
+
+        Of the others those that are connected come first.
+        """
         known = dict.fromkeys([*self._connected(), *self.leaders.brokers.values(), *self.config.bootstrap])
-        return sorted(known, key=self._is_busy)
+        still = self._standing_still()
+        return sorted(known, key=lambda each: (each in still, self._is_busy(each)))
+
+    def _standing_still(self) -> set[Endpoint]:
+        """Those that may be stopped, or hang: in some lane the connection was lost, or an answer is owed for long."""
+        return {
+            endpoint
+            for (endpoint, _), opening in self._connections.items()
+            if opening.done() and (_has_failed(opening) or opening.result().waits_for > _LONG)
+        }
 
     def _is_busy(self, endpoint: Endpoint) -> bool:
         opening = self._connections.get((endpoint, CONTROL))
