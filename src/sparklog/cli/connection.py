@@ -82,6 +82,14 @@ def advised(error: SparklogError, job: str = COMMAND) -> str:
     return f"{error}; {advice}" if advice else str(error)
 
 
+def may_pass(error: SparklogError) -> bool:
+    """A topic that stays unknown is gone, and what comes under its name is another."""
+    from sparklog.client.cluster.retry import is_retriable
+
+    is_gone = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return is_retriable(error) and not is_gone
+
+
 def is_refusal(error: SparklogError) -> bool:
     """Whether the user lacks a right."""
     return isinstance(error, ApiError) and error.code in _REFUSALS

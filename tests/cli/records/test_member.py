@@ -8,6 +8,7 @@ from sparklog.cli.records.member import Member
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.fetch.buffer import ARROW_SCHEMA
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -22,6 +23,7 @@ class Polls:
         self._at = {A: 0, B: 0}
         self.assignment = frozenset({A, B})
         self.committed = []
+        self.refusals = []
         self.config = ConsumerConfig.of({"group.id": "g", "bootstrap.servers": "here:1"})
         self.callbacks = {}
 
@@ -53,6 +55,8 @@ class Polls:
         return {tp: OffsetAndMetadata(at) for tp, at in self._at.items()}
 
     def commit(self, offsets):
+        if self.refusals and (refusal := self.refusals.pop(0)):
+            raise refusal
         self.committed.append({tp: at.offset for tp, at in offsets.items()})
 
 
@@ -123,6 +127,68 @@ def test_what_is_taken_away_is_committed_first_and_what_is_lost_is_not(clock):
         list(rounds(member))
     member.commit()
     assert polls.committed == [{A: 2}]
+
+
+PASSING = [
+    ConnectionFailed("away"),
+    ApiError(ErrorCode.REQUEST_TIMED_OUT),
+    ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ApiError(ErrorCode.REBALANCE_IN_PROGRESS),
+    ApiError(ErrorCode.UNKNOWN_MEMBER_ID),
+    ApiError(ErrorCode.ILLEGAL_GENERATION),
+]
+
+
+@pytest.mark.parametrize("refusal", PASSING, ids=str)
+def test_it_goes_on_where_a_commit_fails_for_a_while(clock, capsys, refusal):
+    polls = Polls({A: 1}, None, None, {A: 1}, None, {A: 1}, KeyboardInterrupt())
+    polls.refusals = [refusal, refusal]
+    member = Member(polls, clock)
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(offsets for _, offsets in rounds(member))
+    assert polls.committed == [{A: 2, B: 0}]
+    told = capsys.readouterr().err.splitlines()
+    assert told == [f"{refusal}; what is printed is not committed now, and will be if that passes", "committing again"]
+    member.commit()
+    assert polls.committed[-1] == {A: 3, B: 0}
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+)
+def test_it_ends_where_a_commit_is_refused_for_good(clock, code):
+    polls = Polls({A: 1}, None)
+    polls.refusals = [ApiError(code)]
+    with pytest.raises(ApiError) as refused:
+        list(rounds(Member(polls, clock)))
+    assert refused.value.code is code
+
+
+def test_what_is_taken_away_while_the_coordinator_is_away_is_not_committed_any_more(clock, capsys):
+    def revoked(polls):
+        polls.callbacks["on_revoked"]([A])
+        polls.assignment = frozenset({B})
+
+    polls = Polls({A: 2, B: 1}, revoked, {B: 1}, KeyboardInterrupt())
+    polls.refusals = [ConnectionFailed("away")]
+    member = Member(polls, clock)
+    member.subscribe(["a", "b"])
+    with pytest.raises(KeyboardInterrupt):
+        list(rounds(member))
+    assert "away; what is printed is not committed now" in capsys.readouterr().err
+    member.commit()
+    assert polls.committed == [{B: 1}, {B: 2}]
+
+
+def test_the_last_commit_says_what_it_failed_with(clock):
+    polls = Polls({A: 1}, None, KeyboardInterrupt())
+    polls.refusals = [ConnectionFailed("away"), ConnectionFailed("away still")]
+    member = Member(polls, clock)
+    with pytest.raises(KeyboardInterrupt):
+        list(rounds(member))
+    with pytest.raises(ConnectionFailed, match="away still"):
+        member.commit()
 
 
 def test_it_ends_where_its_own_partitions_do(clock):

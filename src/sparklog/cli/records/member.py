@@ -5,12 +5,16 @@ Invariant: what is committed was printed. So a round counts when the next one is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import click
+
+from sparklog.cli.connection import may_pass
 from sparklog.client.consumer.consumer import Consumer
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -24,6 +28,8 @@ _ROUND_BYTES = 4 << 20
 _POLL_S = 0.5
 """How long a poll waits: after a signal that Python has dropped, or where nothing comes, something is to be done."""
 _ALL = 1 << 31
+_GONE_ON = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""The group is without this member for a moment: the next poll tells it what it has lost, and it joins again."""
 
 Round = tuple[TopicPartition, dict[str, "pa.Array"]]
 
@@ -37,7 +43,7 @@ class Member:
         self._printed: Offsets = {}
         """Up to where all is printed, of each partition that is assigned."""
         self._committed: Offsets = {}
-        self._is_assigned = False
+        self._is_assigned = self._is_waiting = False
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Share these topics with the other members."""
@@ -58,7 +64,8 @@ class Member:
     ) -> Iterator[Round]:
         """These columns of the records, of one partition at a time; ``timestamp`` is ms.
 
-        For ever; or ``most`` records; or until this member has come to the ``ends`` of all partitions that it has.
+        For ever; or ``most`` records; or until this member has come to the ``ends`` of all partitions that it has. What
+        keeps it from committing, and may pass, does not end them: standard error tells of it.
         """
         left, due = _ALL if most is None else most, self._due()
         while left:
@@ -72,7 +79,7 @@ class Member:
                 left -= found.num_rows if most is not None else 0
             self._printed = reached
             if found is None or self._clock.monotonic() >= due:
-                self.commit()
+                self._try_to_commit(self.commit)
                 due = self._due()
             if ends is not None and self._is_at(ends):
                 return
@@ -83,6 +90,21 @@ class Member:
         if mine != self._committed:
             self._consumer.commit(mine)
             self._committed = mine
+
+    def _try_to_commit(self, commit: Callable[[], None]) -> None:
+        """Tell once where it cannot be done now, and once when it can be done again."""
+        try:
+            commit()
+        except SparklogError as error:
+            if not (may_pass(error) or (isinstance(error, ApiError) and error.code in _GONE_ON)):
+                raise
+            if not self._is_waiting:
+                click.echo(f"{error}; what is printed is not committed now, and will be if that passes", err=True)
+            self._is_waiting = True
+        else:
+            if self._is_waiting:
+                click.echo("committing again", err=True)
+            self._is_waiting = False
 
     def _due(self) -> float:
         return self._clock.monotonic() + self._consumer.config.auto_commit_interval_ms / 1000
@@ -100,7 +122,7 @@ class Member:
         """All that was given is printed by now: it is asked for more."""
         going = {tp: at for tp, at in self._printed.items() if tp in partitions}
         if any(self._committed.get(tp) != at for tp, at in going.items()):
-            self._consumer.commit(going)
+            self._try_to_commit(lambda: self._consumer.commit(going))
         self._lost(partitions)
 
     def _lost(self, partitions: list[TopicPartition]) -> None:

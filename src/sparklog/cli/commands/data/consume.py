@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from sparklog.cli.connection import administering, advised, bootstrap_option, client_properties, connected, is_refusal
+from sparklog.cli.connection import (
+    administering,
+    advised,
+    bootstrap_option,
+    client_properties,
+    connected,
+    is_refusal,
+    may_pass,
+)
 from sparklog.cli.display import json_lines_option, progress
 from sparklog.cli.existing import chosen_partitions, is_pattern, named_topics, plain_names
 from sparklog.cli.extents import find_extents, say_unreachable
@@ -320,7 +328,7 @@ class _Reading:
             except CorruptRecord:
                 found = {}
             except SparklogError as error:
-                if not _may_pass(error):
+                if not may_pass(error):
                     raise
                 if not is_waiting:
                     click.echo(f"{error}; still trying, until Ctrl-C", err=True)
@@ -358,14 +366,6 @@ def _extent(admin: Admin, partitions: list[TopicPartition]) -> str:
     held = {tp: f"offsets {first[tp]} to {end[tp] - 1}" if end[tp] > first[tp] else "none" for tp in named if tp in end}
     more = len(partitions) - len(named)
     return ", ".join(f"{tp} holds {what}" for tp, what in held.items()) + (f", and {more} more" if more else "")
-
-
-def _may_pass(error: SparklogError) -> bool:
-    """A topic that stays unknown is gone, and what comes under its name is another."""
-    from sparklog.client.cluster.retry import is_retriable
-
-    is_gone = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return is_retriable(error) and not is_gone
 
 
 def _decoded(
