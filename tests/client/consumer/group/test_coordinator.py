@@ -14,7 +14,7 @@ from sparklog.client.consumer.group.coordinator import Callbacks, ConsumerCoordi
 from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.cluster.info import ClusterInfo, TopicInfo
 from sparklog.cluster.leaders import Leaders
-from sparklog.errors import ErrorCode
+from sparklog.errors import ConnectionFailed, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.subscription import Assignment, encode_assignment
 from sparklog.structs import NO_LEADER, TopicPartition
@@ -50,6 +50,7 @@ class Rig:
         self.generation = 0
         self.shares = []
         self.beat_with = ErrorCode.NONE
+        self.syncs = True
         self.asked = {api: asyncio.Event() for api in _VERSIONS}
         self.begun = {each: asyncio.Event() for each in ("+", "-", "!", "commit", "coordinator")}
         self.may = {each: asyncio.Event() for each in self.begun}
@@ -145,7 +146,11 @@ class Rig:
                 protocol_name=request.protocols[0].name,
             )
         if api is ApiKey.SYNC_GROUP:
+            if not self.syncs:
+                await asyncio.Event().wait()
             return Answer(error_code=0, assignment=encode_assignment(Assignment(tuple(self.shares.pop(0)))))
+        if api is ApiKey.HEARTBEAT and isinstance(self.beat_with, Exception):
+            raise self.beat_with
         return Answer(error_code=int(self.beat_with if api is ApiKey.HEARTBEAT else ErrorCode.NONE))
 
     async def coordinator_request(self, kind, key, api, build, **more):
@@ -279,6 +284,38 @@ def test_what_is_lost_while_a_join_looks_for_the_coordinator_is_given_up_first()
             await rig.joined()
             await rig.member.step()
             assert rig.told[2:] == [("+", [C])]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "beat_with", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ConnectionFailed("it does not answer")]
+)
+def test_an_assignment_that_a_frozen_coordinator_owes_is_waited_for_as_long_as_heartbeats_go_well(strategy, beat_with):
+    async def test():
+        async with _rig(strategy=strategy) as rig:
+            await rig.poll_until_assigned(A)
+            rig.syncs = False
+            rig.asked[ApiKey.SYNC_GROUP].clear()
+            rig.member.subscription_changed()
+            await rig.member.step()
+            await rig.asked[ApiKey.SYNC_GROUP].wait()
+            await rig.silence(4, until=ApiKey.HEARTBEAT)
+            assert (rig.generation, rig.member._joining.done()) == (2, False)
+            rig.beat_with, rig.syncs = beat_with, True
+            rig.asked[ApiKey.HEARTBEAT].clear()
+            rig.news.clear()
+            rig.shares.append([C])
+            await rig.silence(4, until=ApiKey.HEARTBEAT)
+            rig.beat_with = ErrorCode.NONE
+            async with asyncio.timeout(20):
+                while rig.told[-1] != ("+", [C]):
+                    await rig.news.wait()
+                    rig.news.clear()
+                    await rig.member.step()
+            assert rig.generation == 3
+            assert rig.subscription.assignment == {C}
 
     asyncio.run(test())
 

@@ -188,6 +188,20 @@ def test_answers_to_an_earlier_generation_change_nothing(code):
     assert (member.needs_join, member.state, member.generation.number) == (False, MemberState.STABLE, 1)
 
 
+@pytest.mark.parametrize("code", ErrorCode)
+def test_while_the_assignment_is_awaited_a_heartbeat_tells_that_the_generation_is_lost_and_nothing_else(code):
+    member = stable()
+    member.request_rejoin("again")
+    _give_up(member)
+    member.join(["a"], 1.0)
+    joined(member, generation=2)
+    was = member.generation
+    member.heartbeat_answered(was, code, 1.0)
+    is_lost = code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+    assert member.state is (MemberState.UNJOINED if is_lost else MemberState.SYNCING)
+    assert (member.generation == was) is not is_lost
+
+
 def test_the_consumer_stays_who_it_was_until_it_takes_another_assignment():
     member = stable()
     was = member.generation

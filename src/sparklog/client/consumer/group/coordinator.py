@@ -33,9 +33,9 @@ from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.consumer.group.offsets import GroupOffsets
 from sparklog.client.consumer.subscription import Mode, SubscriptionState
 from sparklog.client.consumer.topics import refresh_wanted
-from sparklog.errors import ErrorCode, SparklogError
+from sparklog.errors import ConnectionFailed, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import A, JoinGroupResponse
+from sparklog.protocol.messages import A, JoinGroupResponse, SyncGroupResponse
 from sparklog.protocol.subscription import decode_assignment
 from sparklog.structs import BrokerId, TopicPartition
 
@@ -72,6 +72,8 @@ class ConsumerCoordinator:
         self.commits = Commits(self.offsets, config, session.clock, news)
         self._tasks: list[asyncio.Task[None]] = []
         self._joining: asyncio.Task[Assigned | None] | None = None
+        self._syncing: asyncio.Timeout | None = None
+        """What ends the wait for SyncGroup's answer."""
         self._assigned: Assigned | None = None
         """What a join brought, until the user is told of all of it."""
         self._stirred = asyncio.Event()
@@ -218,13 +220,33 @@ class ConsumerCoordinator:
         if verdict is not Verdict.GO_ON:
             return verdict, None
         self._stirred.set()
-        shares = await self._lead(answer) if membership.is_leader else {}
         sent = membership.generation
-        share = await self._ask(broker, ApiKey.SYNC_GROUP, membership.sync(shares), patience)
+        shares = await self._lead(answer) if membership.is_leader else {}
+        if membership.generation != sent:
+            return Verdict.AGAIN, None
+        share = await self._sync(broker, membership.sync(shares), patience)
         verdict = membership.synced(sent, share, self._now())
         if verdict is not Verdict.GO_ON:
             return verdict, None
         return verdict, Assigned(sent, decode_assignment(share.assignment).partitions)
+
+    async def _sync(self, broker: BrokerId, request: Build[SyncGroupResponse], patience: float) -> SyncGroupResponse:
+        """The assignment may take as long as the slowest member, but a coordinator that has it answers heartbeats.
+
+        Raises ConnectionFailed where it does not.
+        """
+        try:
+            async with asyncio.timeout(None) as self._syncing:
+                return await self._ask(broker, ApiKey.SYNC_GROUP, request, patience)
+        except TimeoutError:
+            raise ConnectionFailed(f"broker {broker} coordinates the group no more, or does not answer") from None
+        finally:
+            self._syncing = None
+
+    def _sync_no_longer(self) -> None:
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.reschedule(asyncio.get_running_loop().time())
 
     async def _ask(self, broker: BrokerId, api: ApiKey, request: Build[A], timeout: float) -> A:
         return await self._session.request(broker, api, request, timeout=timeout, lane=_JOIN_LANE)
@@ -338,9 +360,14 @@ class ConsumerCoordinator:
         except SparklogError as error:
             if not is_retriable(error):
                 raise
+            if membership.generation == sent:
+                self._sync_no_longer()
             await self._after(Verdict.FIND_COORDINATOR)
             return
+        before = membership.generation
         verdict = membership.heartbeat_answered(sent, ErrorCode(answer.error_code), self._now())
+        if membership.generation != before:
+            self._sync_no_longer()
         if verdict is not Verdict.GO_ON:
             await self._after(verdict)
 

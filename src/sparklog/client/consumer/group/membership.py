@@ -152,6 +152,13 @@ _REACTIONS = {
 """What is not here is raised."""
 
 
+_HEARD = dict.fromkeys(
+    (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION), (MemberState.SYNCING, MemberState.STABLE)
+)
+"""The states in which a heartbeat's refusal counts, if not in STABLE alone. While SyncGroup waits, its own answer says
+the rest; but where another broker coordinates the group by now, that answer may not come."""
+
+
 class _Identity(TypedDict):
     """The fields that every request of a member has."""
 
@@ -382,7 +389,7 @@ class Membership:
 
     def heartbeat_answered(self, sent: Generation, code: ErrorCode, now: float) -> Verdict:
         """Raises ApiError for what will not pass."""
-        if sent != self.generation or self.state is not MemberState.STABLE:
+        if sent != self.generation or self.state not in _HEARD.get(code, (MemberState.STABLE,)):
             return Verdict.GO_ON
         if code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
             self._heard_at = now
