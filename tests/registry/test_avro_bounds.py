@@ -72,3 +72,11 @@ def test_a_decimal_of_very_many_zeros_is_not_written_out(registry):
     scale = 1_000_000_000
     decimal = {"type": "bytes", "logicalType": "decimal", "precision": scale, "scale": scale}
     assert _read(registry, decimal, b"\2\1")[1] == f'"1E-{scale}"'
+
+
+def test_a_schema_of_too_many_levels_is_refused(registry):
+    deep = "int"
+    for _ in range(600):
+        deep = {"type": "array", "items": deep}
+    with pytest.raises(SerializationError, match="nested too deeply"):
+        _read(registry, deep, b"\0")

@@ -100,10 +100,14 @@ def avro_reader(writer: Any, reader: Any = None) -> Callable[[bytes], Any]:
     to itself has as many levels as its bytes say, and fastavro's compiled reader ends the process where they are too
     many for its stack: those are read by the one in Python, which raises RecursionError.
 
-    Raises SerializationError for a schema of which a few bytes could make any number of parts.
+    Raises SerializationError for a schema of which a few bytes could make any number of parts, and for one of too many
+    levels.
     """
-    refuse_unbounded(writer)
-    module = needed("fastavro._read_py" if refers_to_itself(writer) else "fastavro")
+    try:
+        refuse_unbounded(writer)
+        module = needed("fastavro._read_py" if refers_to_itself(writer) else "fastavro")
+    except RecursionError:
+        raise SerializationError("its schema is nested too deeply") from None
 
     def read(data: bytes) -> Any:
         stream = BytesIO(data)

@@ -13,10 +13,9 @@ from decimal import Decimal
 from typing import Any
 
 from sparklog.errors import SerializationError
+from sparklog.registry.avro_bounds import MOST_DIGITS
 
 _Convert = Callable[[Any], Any]
-_DIGITS = 10_000
-"""No decimal that is meant has more, before the point or behind it."""
 _CONSTANTS = ("nan", "inf", "-inf")
 _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
@@ -155,7 +154,7 @@ def _decimal(found: Any) -> Decimal:
     if isinstance(found, bool) or not isinstance(found, str | int | Decimal):
         raise TypeError
     number = Decimal(found)
-    if number.is_finite() and abs(number.adjusted()) > _DIGITS:
+    if number.is_finite() and abs(number.adjusted()) > MOST_DIGITS:
         raise OverflowError  # fastavro would make a whole number of it, before it counts its digits
     return number
 

@@ -310,6 +310,93 @@ def test_only_few_elements_that_take_no_bytes_are_read(blocks, told):
     assert (value and len(value), error) == (None if told else 1024, told)
 
 
+def _beside_what_is_read(kind: Any) -> dict[str, Any]:
+    """A writer's record with a field more, which the reader does not read."""
+    return {**_of("int"), "fields": [{"name": "x", "type": kind}, *_of("int")["fields"]]}
+
+
+def _doubled(times: int) -> dict[str, Any]:
+    """A record of ``2 ** times`` nulls."""
+    found = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "null"}]}
+    for number in range(1, times + 1):
+        fields = [{"name": "a", "type": found}, {"name": "b", "type": f"R{number - 1}"}]
+        found = {"type": "record", "name": f"R{number}", "fields": fields}
+    return found
+
+
+def test_very_many_nulls_that_are_not_read_cost_nothing():
+    assert _read(_of("int"), _z(5), _beside_what_is_read(_doubled(60))) == (5, None)
+    writer = _beside_what_is_read({"type": "array", "items": _doubled(60)})
+    assert _read(_of("int"), _z(1 << 60) + _z(0) + _z(5), writer) == (5, None)
+    writer = _beside_what_is_read(_nested({"name": "n", "type": _doubled(60)}, {"name": "i", "type": "int"}))
+    assert _read(_of("int"), _z(3) + _z(5), writer) == (5, None)
+
+
+def test_many_records_of_one_name_in_unions_cost_no_more_than_their_number():
+    """Each of thirty may be in each of thirty, which may be in each of thirty: as paths they are 30 ** 9."""
+    depth, width = 9, 30
+    reader: Any = "int"
+    for level in range(depth):
+        reader = {"type": "record", "name": f"L{level}", "fields": [{"name": "x", "type": reader}]}
+    writer, names = ["int"], []
+    for level in range(depth):
+        named = [f"n{number}.L{level}" for number in range(width)]
+        first, *rest = ({"type": "record", "name": name, "fields": [{"name": "x", "type": writer}]} for name in named)
+        rest = [{**each, "fields": [{"name": "x", "type": names or ["int"]}]} for each in rest]
+        writer, names = [first, *rest], named
+    value = _z(7) * depth + _z(0) + _z(5)
+    found, error = _read(_of(reader), value, _of(writer))
+    for _ in range(depth):
+        found = found["x"]
+    assert (found, error) == (5, None)
+
+
+def test_a_decimal_of_very_many_fractional_digits_is_a_dead_letter():
+    writer = {**_MONEY, "precision": 10**9, "scale": 10**9}
+    value, error = _read(_of(_MONEY), _z(1) + b"\1", _of(writer))
+    assert (value, error) == (None, "it is not of the schema: a was written with 1000000000 fractional digits")
+
+
+def _from_registry(writer: Any, data: bytes) -> Any:
+    """The row of a value whose schema a registry gives."""
+    reader = avro.AvroReader(_of("int"), lambda _: avro.parsed_schema(writer))
+    (row,) = reader.decode(pa.array([b"\0\0\0\0\7" + data])).to_pylist()
+    return row
+
+
+def test_a_schema_of_many_levels_is_a_dead_letter():
+    deep: Any = "int"
+    for _ in range(400):
+        deep = {"type": "array", "items": deep}
+    assert _from_registry(_beside_what_is_read(deep), _z(0) + _z(5)) == {
+        "data": None,
+        "error": "its schema is nested too deeply",
+    }
+
+
+@pytest.mark.parametrize("size", [-1, "2", 1.5])
+def test_a_fixed_of_a_size_that_is_none_is_a_dead_letter(size):
+    """With a size below 0 the elements of an array would be read again and again."""
+    items = {"type": "fixed", "name": "F", "size": size}
+    row = _from_registry(_beside_what_is_read({"type": "array", "items": items}), _z(1) + _z(0) + _z(5))
+    assert row == {"data": None, "error": f"its schema has a fixed of size {size!r}"}
+
+
+@pytest.mark.parametrize("name", [5, ["a"], None])
+def test_a_field_whose_name_is_no_text_is_a_dead_letter(name):
+    writer = {**_of("int"), "fields": [{"name": name, "type": "int"}, *_of("int")["fields"]]}
+    assert _from_registry(writer, _z(1) + _z(5))["error"].startswith("its schema cannot be read")
+
+
+def test_the_batches_of_a_task_ask_for_a_schema_once():
+    asked = []
+    reader = avro.AvroReader(_of("int"), lambda number: asked.append(number) or avro.parsed_schema(_of("int")))
+    for number in (3, 4):
+        (row,) = reader.decode(pa.array([b"\0\0\0\0\7" + _z(number)])).to_pylist()
+        assert row["data"] == {"a": number}
+    assert asked == [7]
+
+
 _EVERYTHING = {
     "type": "record",
     "name": "R",

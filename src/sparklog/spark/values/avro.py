@@ -49,6 +49,7 @@ from pyspark.sql.types import (
 from sparklog.errors import ConfigError, DataSourceError, SerializationError
 from sparklog.local.extras import install_line
 from sparklog.registry.wire import FRAME, framed, schema_id_of
+from sparklog.spark.values.avro_binary import never
 from sparklog.spark.values.avro_decoder import DAYS, MICROSECONDS, NANOS, decoder
 from sparklog.spark.values.decoded import Unreadable
 
@@ -57,6 +58,9 @@ Schema = str | Mapping[str, Any]
 
 Writers = Callable[[int], Any]
 """A schema's id → that schema, as ``parsed_schema`` gives it. Raises Unreadable if there is none. It is pickled."""
+
+_Decode = Callable[[bytes, int], Any]
+"""The record behind a position of the bytes. Raises Unreadable."""
 
 _PRIMITIVES: dict[str, type[DataType]] = {
     "boolean": BooleanType,
@@ -88,6 +92,8 @@ _WRITABLE_FROM: dict[type[DataType], tuple[type[DataType], ...]] = {
 """Type → the column types that can be written as it; a type that is missing takes only itself. The cast of a batch
 checks the values."""
 _MOST_DIGITS = 38
+_MOST_DECODERS = 1000
+"""That a task keeps; a topic with values of more schemas than that makes them again."""
 
 
 def spark_schema(schema: Schema) -> StructType:
@@ -114,6 +120,10 @@ class AvroReader:
         self.returns = StructType([StructField("data", self._data), StructField("error", StringType())])
         for writer in given.values() if isinstance(writers, Mapping) else [self._schema]:
             decoder(writer, self._schema)
+        self._decoders: dict[int, _Decode] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_decoders": {}}
 
     def decode(self, values: pa.Array) -> pa.Array:
         if values.null_count == len(values):
@@ -135,8 +145,7 @@ class AvroReader:
         if self._writers is None:
             whole = decoder(self._schema, self._schema)
             return lambda value: whole(value, 0)
-        writers = self._writers
-        decoders: dict[int, Callable[[bytes, int], Any]] = {}
+        decoders, made = self._decoders, self._made
 
         def read(value: bytes) -> Any:
             try:
@@ -144,10 +153,23 @@ class AvroReader:
             except SerializationError as error:
                 raise Unreadable(str(error)) from None
             if number not in decoders:
-                decoders[number] = decoder(writers(number), self._schema)
+                if len(decoders) == _MOST_DECODERS:
+                    decoders.clear()
+                decoders[number] = made(number)
             return decoders[number](value, FRAME.size)
 
         return read
+
+    def _made(self, number: int) -> _Decode:
+        """Whatever is wrong with a schema that anybody may have registered, it is its values that are unreadable."""
+        assert self._writers is not None
+        writer = self._writers(number)
+        try:
+            return decoder(writer, self._schema)
+        except RecursionError:
+            return never("its schema is nested too deeply")
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            return never(f"its schema cannot be read: {error!r}")
 
 
 class _Given:

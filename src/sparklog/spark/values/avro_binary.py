@@ -89,6 +89,9 @@ double = _of_struct(struct.Struct("<d"))
 
 
 def fixed(size: int) -> Read:
+    if not isinstance(size, int) or size < 0:  # which fastavro passes
+        return never(f"its schema has a fixed of size {size!r}")
+
     def read(data: bytes, at: int) -> tuple[bytes, int]:
         end = at + size
         if end > len(data):
@@ -214,7 +217,8 @@ def _count(data: bytes, at: int) -> tuple[int, int]:
 
 
 def record(fields: list[tuple[str | None, Read]], defaults: Mapping[str, Any]) -> Read:
-    """Reads fields, of which those without a name are skipped."""
+    """Reads fields, of which those without a name are skipped; the nulls among these cost nothing."""
+    fields = [each for each in fields if each != (None, null)]
 
     def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
         found = dict(defaults)

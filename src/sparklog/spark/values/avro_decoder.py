@@ -21,6 +21,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from sparklog.errors import DataSourceError
+from sparklog.registry.avro_bounds import MOST_DIGITS, EmptyParts
 from sparklog.spark.values import avro_binary
 from sparklog.spark.values.avro_binary import Read, wrong
 from sparklog.spark.values.decoded import Unreadable
@@ -98,7 +99,10 @@ class _Resolution:
     def __init__(self, writer: Any, reader: Any) -> None:
         self._writers: dict[str, Any] = {}
         self._readers: dict[str, Any] = {}
+        self._empty = EmptyParts(writer)
         self._skipped: dict[str, Read] = {}
+        self._resolved: dict[tuple[str, str], Read] = {}
+        """By the writer's record and the place of the reader's: in unions it may be met on very many ways."""
         _add_named(writer, self._writers)
         _add_named(reader, self._readers)
 
@@ -124,7 +128,7 @@ class _Resolution:
         kind = written["type"]
         if kind == "array":
             element = self.read(written["items"], wanted and wanted["items"], f"{where}[]")
-            if self._is_empty(written["items"], ()):
+            if self._empty.of(written["items"]):
                 return avro_binary.array_of_empty(None if wanted is None else element, where)
             return avro_binary.array(element, where)
         if kind == "map":
@@ -133,26 +137,17 @@ class _Resolution:
             return _enum(written, wanted or written, where)
         if wanted is None:
             return avro_binary.record([(None, self.read(each["type"], None, where)) for each in written["fields"]], {})
-        return self._resolved_record(written, wanted, where)
-
-    def _is_empty(self, writer: Any, within: tuple[str, ...]) -> bool:
-        """Whether values of the type take no bytes. ``within``: the records that it is a field of."""
-        if isinstance(writer, list):
-            return False
-        written = _full(writer, self._writers)
-        if written["type"] == "fixed":
-            return bool(written["size"] == 0)
-        if written["type"] not in ("record", "error"):
-            return bool(written["type"] == "null")
-        name = written["name"]
-        return name not in within and all(self._is_empty(each["type"], (*within, name)) for each in written["fields"])
+        at = written["name"], where
+        if at not in self._resolved:
+            self._resolved[at] = self._resolved_record(written, wanted, where)
+        return self._resolved[at]
 
     def _skip(self, written: Mapping[str, Any]) -> Read:
         """Only a type that is skipped may be recursive."""
+        if self._empty.of(written):
+            return avro_binary.null
         kind = written["type"]
         where = f"a {_name(written)} that is not read"
-        if kind == "null":
-            return avro_binary.null
         if kind in _PROMOTED or kind == "fixed":
             return _plain(written, kind, where)
         if kind not in _NAMED:
@@ -332,6 +327,8 @@ def _to_nanos(unit: int, where: str) -> Callable[[int], int]:
 def _decimal(scale: int, wanted: Mapping[str, Any], where: str) -> Callable[[bytes], Decimal]:
     """Converts unscaled numbers of ``scale`` to decimals of the type."""
     digits, wanted_scale = wanted["precision"], wanted.get("scale", 0)
+    if scale - wanted_scale > MOST_DIGITS:
+        return _refuse(where, f"was written with {scale} fractional digits")
     limit = 10**digits
     multiplier, divisor = 10 ** max(0, wanted_scale - scale), 10 ** max(0, scale - wanted_scale)
 
@@ -340,6 +337,13 @@ def _decimal(scale: int, wanted: Mapping[str, Any], where: str) -> Callable[[byt
         if rest or not -limit < number < limit:
             raise wrong(where, f"does not fit into a decimal of {digits} digits, {wanted_scale} of them fractional")
         return Decimal(number).scaleb(-wanted_scale, _EXACT)
+
+    return convert
+
+
+def _refuse(where: str, what: str) -> Callable[[bytes], Any]:
+    def convert(_raw: bytes) -> Any:
+        raise wrong(where, what)
 
     return convert
 

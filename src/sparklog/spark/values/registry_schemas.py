@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from sparklog.errors import DataSourceError, RegistryError, RegistryUnavailable, SchemaNotFound
+from sparklog.errors import ConfigError, DataSourceError, RegistryError, RegistryUnavailable, SchemaNotFound
 from sparklog.registry.avro import whole
 from sparklog.registry.registry import SchemaRegistry
 from sparklog.registry.schema import AVRO, JSON, Registered, Schema
@@ -42,22 +42,28 @@ class RegistryWriters:
         Raises Unreadable if there is none of Avro, DataSourceError without an answer.
         """
         try:
-            return _writer(self.properties, number)
+            found = _writer(self.properties, number)
         except SchemaNotFound as error:
             raise Unreadable(f"its schema has id {number}, which the registry does not have") from error
+        if isinstance(found, Unreadable):
+            raise Unreadable(*found.args)
+        return found
 
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _writer(properties: _Properties, number: int) -> Any:
+    """The parsed schema, or Unreadable with the reason why it is none: that stays so, and is kept as well."""
     with asking():
         registry = _registry(properties)
         schema = registry.schema(number)
         if schema.kind != AVRO:
-            raise Unreadable(f"its schema, of id {number}, is of {schema.kind}, not of Avro")
+            return Unreadable(f"its schema, of id {number}, is of {schema.kind}, not of Avro")
         try:
             return parsed_schema(whole(registry, schema))
-        except (ValueError, LookupError, TypeError, DataSourceError) as error:
-            raise Unreadable(f"its schema, of id {number}, cannot be read: {error}") from error
+        except (RegistryError, ConfigError):
+            raise
+        except Exception as error:  # fastavro raises any error, depending on the schema
+            return Unreadable(f"its schema, of id {number}, cannot be read: {error}")
 
 
 @lru_cache(maxsize=16)
