@@ -9,7 +9,7 @@ from sparklog.client.admin.compaction import CompactionAdmin, CompactionState
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.retry import Backoff
-from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, LocalProtocolError
 from sparklog.protocol.messages import CompactPartitionsResponse, DescribeCompactionResponse
 from sparklog.structs import BrokerId, TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -23,6 +23,7 @@ class Session:
     def __init__(self, answer):
         self._answer = answer
         self.asked = []
+        self.clock = ManualClock()
         self.config = ClientConfig(bootstrap_servers="h:1")
 
     async def refresh(self, _topics):
@@ -42,7 +43,7 @@ class Session:
         return self._answer(broker, message)
 
     def backoff(self):
-        return Backoff(self.config, ManualClock(), 60_000)
+        return Backoff(self.config, self.clock, 60_000)
 
 
 def compacted(message, code_of, since_ms=77):
@@ -114,6 +115,27 @@ def test_what_a_broker_refuses_keeps_the_others_from_nothing():
     outcomes = compact(session, [ZERO, ONE])
     assert outcomes[Replica(ZERO, 1)].error.reason == "users-0: so it is"
     assert outcomes[Replica(ONE, 2)].run is not None
+
+
+@pytest.mark.parametrize("answers_first", [True, False])
+def test_a_broker_that_ceases_to_answer_hides_nothing_of_what_became_of_the_others(answers_first):
+    """Nor of what it has told itself before."""
+
+    def answer(broker, message):
+        if broker == 1:
+            return compacted(message, lambda _: ErrorCode.NONE)
+        if answers_first and message.timeout_ms == 0:
+            return compacted(message, {0: ErrorCode.REQUEST_TIMED_OUT, 1: ErrorCode.NONE}.get)
+        session.clock.advance(60)
+        raise ConnectionFailed("it is frozen")
+
+    session = Session(answer)
+    outcomes = compact(session, ["users"])
+    assert list(outcomes) == [Replica(ZERO, 1), Replica(ZERO, 2), Replica(ONE, 2), Replica(ONE, 3)]
+    cleaned = {replica for replica, outcome in outcomes.items() if outcome.run is not None}
+    assert cleaned == {Replica(ZERO, 1), *([Replica(ONE, 2)] if answers_first else [])}
+    silent = outcomes[Replica(ZERO, 2)].error
+    assert silent.reason == "users-0: broker 2 does not tell what became of it: it is frozen"
 
 
 @pytest.mark.parametrize("wanted", ["users", ZERO, 7, [7], [b"users"]])

@@ -6,10 +6,13 @@ import pytest
 from compaction.dump import dump
 
 from sparklog.client import Admin, NewTopic, Producer
+from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.fetch.segment_files import SegmentFiles
 from sparklog.clock import SystemClock
 from sparklog.compaction.split import IndexStretch, RewriteStretch
 from sparklog.compaction.task import Failure
+from sparklog.errors import AuthenticationFailed
+from sparklog.protocol.api_key import ApiKey
 from sparklog.spark.batch.compact import CompactOptions, run_on
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
 from sparklog.testing.cluster import ClusterHarness
@@ -17,7 +20,9 @@ from sparklog.testing.eventually import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 RECORDS, KEYS = 400, 7
-TOPICS = {"shared": {}, "halfway": {}, "waves": {"segment.bytes": "1000"}, "deleted": {}, "lost": {}}
+TOPICS = {
+    "shared": {}, "halfway": {}, "waves": {"segment.bytes": "1000"}, "deleted": {}, "lost": {}, "left": {}, "gone": {},
+}  # fmt: skip
 """And their own settings."""
 
 
@@ -51,14 +56,14 @@ class LocalTasks:
         return [self.twist(task, lambda task=task: perform(task, self.files, SystemClock())) for task in tasks]
 
 
-def job(servers, topic, twist=lambda _, act: act(), **more):
+def job(servers, *topics, twist=lambda _, act: act(), **more):
     made = []
 
     def runner(cluster_id):
         made.append(LocalTasks(cluster_id, twist))
         return made[0]
 
-    report = run_on(runner, CompactOptions(servers, (topic,), **{"parallelism": 2, "stretch_bytes": 4000, **more}))
+    report = run_on(runner, CompactOptions(servers, topics, **{"parallelism": 2, "stretch_bytes": 4000, **more}))
     return report, made[0].ran
 
 
@@ -104,7 +109,7 @@ def test_a_replica_that_is_taken_away_meanwhile_is_told_as_such(servers, data):
             eventually(lambda: not list(data.glob("broker-*/deleted-0")), 60, "the directories go")
         return act()
 
-    report, _ = job(servers, "deleted", moves)
+    report, _ = job(servers, "deleted", twist=moves)
     said = [each.outcome for each in report.replicas]
     assert len(said) == 2
     assert all("its topic was deleted" in each for each in said), said
@@ -117,7 +122,7 @@ def test_a_map_that_is_gone_is_told_as_such(servers):
                 Path(path).unlink(missing_ok=True)
         return act()
 
-    report, _ = job(servers, "lost", loses)
+    report, _ = job(servers, "lost", twist=loses)
     assert all("the map of its keys went" in each.outcome for each in report.replicas), str(report)
 
 
@@ -126,9 +131,36 @@ def test_a_replica_that_is_not_seen_is_left_to_its_broker(servers, data):
         is_hidden = isinstance(task, Look) and "broker-1" in task.target.task.directory
         return TaskFailed(Failure.GONE, "not visible", is_visible=False) if is_hidden else act()
 
-    report, _ = job(servers, "halfway", blind)
+    report, _ = job(servers, "halfway", twist=blind)
     assert not report.has_failed, str(report)
     said = {each.replica.broker: each.outcome for each in report.replicas}
     assert said[0] == "cleaned"
     assert said[1].startswith(("cleaned by its broker", "left to its broker"))
     assert values(data, 0, "halfway")[0] == values(data, 1, "halfway")[0]
+
+
+def test_what_some_brokers_cannot_clean_hides_nothing_of_the_others(servers, monkeypatch):
+    """Of two topics whose files no task sees one is deleted meanwhile, and one broker cannot be asked."""
+    ask = Session.request
+
+    async def refused(self, broker, api, *rest, **how):
+        if (broker, api) == (0, ApiKey.COMPACT_PARTITIONS):
+            raise AuthenticationFailed("its password is another one")
+        return await ask(self, broker, api, *rest, **how)
+
+    def blind(task, act):
+        with Admin(bootstrap_servers=servers) as admin:
+            if any(each.name == "gone" for each in admin.list_topics()):
+                admin.delete_topics(["gone"])
+        return TaskFailed(Failure.GONE, "not visible", is_visible=False)
+
+    monkeypatch.setattr(Session, "request", refused)
+    report, _ = job(servers, "left", "gone", twist=blind)
+    said = {(each.replica.tp.topic, each.replica.broker): each.outcome for each in report.replicas}
+    assert said.pop(("left", 1)).startswith(("cleaned by its broker", "left to its broker"))
+    why = "not cleaned: not visible; nor does its broker: "
+    assert said.pop(("left", 0)) == (
+        f"{why}left-0: broker 0 does not tell what became of it: its password is another one"
+    )
+    assert said == dict.fromkeys([("gone", 0), ("gone", 1)], f"{why}it is no replica any more")
+    assert report.has_failed

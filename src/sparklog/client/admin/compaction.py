@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from typing import NamedTuple
 
 from sparklog.client.admin.base import AdminBase, error_of
@@ -12,7 +12,7 @@ from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.cluster.arguments import checked_names
 from sparklog.client.cluster.retry import retrying_async
 from sparklog.client.cluster.session import raise_error_code
-from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
+from sparklog.errors import ApiError, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     CompactPartitionsRequest,
@@ -136,8 +136,8 @@ class CompactionAdmin(AdminBase):
 
         With ``brokers``, every replica that these have. However little of a log is dirty, all is cleaned that may be:
         what lies below the last stable offset, the active segment among it. A broker cleans as many logs at a time as
-        it has ``log.cleaner.threads``. To give up waiting stops no cleaning. Raises ApiError for a topic or partition
-        that there is not.
+        it has ``log.cleaner.threads``. To give up waiting stops no cleaning. The outcome for the replicas of a broker
+        that ceases to answer is an error. Raises ApiError for a topic or partition that there is not.
         """
         found: dict[Replica, CompactionOutcome] = {}
         asked: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
@@ -173,19 +173,22 @@ class CompactionAdmin(AdminBase):
 
     async def _compact_at(self, broker: BrokerId, partitions: list[TopicPartition]) -> dict[Replica, CompactionOutcome]:
         found: dict[Replica, CompactionOutcome] = {}
-        for start in range(0, len(partitions), _ASKED_AT_ONCE):
-            found |= await self._compact_some(broker, partitions[start : start + _ASKED_AT_ONCE])
+        try:
+            for start in range(0, len(partitions), _ASKED_AT_ONCE):
+                async for outcomes in self._compact_some(broker, partitions[start : start + _ASKED_AT_ONCE]):
+                    found |= outcomes
+        except SparklogError as error:
+            return {each: untold(each, error) for each in (Replica(tp, broker) for tp in partitions)} | found
         return found
 
     async def _compact_some(
         self, broker: BrokerId, partitions: list[TopicPartition]
-    ) -> dict[Replica, CompactionOutcome]:
+    ) -> AsyncIterator[dict[Replica, CompactionOutcome]]:
         """Ask again as long as the broker is at it.
 
         The first request does not wait: its answer is there soon, and says since when a cleaning counts. So none is
         missed where a later answer is lost and the request is sent again.
         """
-        found: dict[Replica, CompactionOutcome] = {}
         left, since_ms, timeout_ms = partitions, -1, 0
         while left:
             answer = await self._ask_to_compact(broker, left, since_ms, timeout_ms)
@@ -196,9 +199,8 @@ class CompactionAdmin(AdminBase):
                 for each in topic.partitions
             }
             busy = {tp for tp, each in told.items() if each.error_code == ErrorCode.REQUEST_TIMED_OUT}
-            found |= {Replica(tp, broker): _outcome(each, tp) for tp, each in told.items() if tp not in busy}
+            yield {Replica(tp, broker): _outcome(each, tp) for tp, each in told.items() if tp not in busy}
             left = [tp for tp in left if tp in busy]
-        return found
 
     async def _ask_to_compact(
         self, broker: BrokerId, partitions: list[TopicPartition], since_ms: int, timeout_ms: int
@@ -225,6 +227,13 @@ def _checked(wanted: Iterable[str | TopicPartition]) -> list[str | TopicPartitio
         if not isinstance(each, str | TopicPartition):
             raise LocalProtocolError(f"{each!r} is neither a topic's name nor a TopicPartition(topic, number)")
     return found
+
+
+def untold(replica: Replica, error: SparklogError) -> CompactionOutcome:
+    """That of a replica whose broker could not be asked, or ceased to answer."""
+    code = error.code if isinstance(error, ApiError) else ErrorCode.NETWORK_EXCEPTION
+    why = f"{replica.tp}: broker {replica.broker} does not tell what became of it: {error}"
+    return CompactionOutcome(ApiError(code, why))
 
 
 def _outcome(each: _Compacted, tp: TopicPartition) -> CompactionOutcome:

@@ -21,7 +21,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 from sparklog.client.admin.admin import Admin, CompactionDescription, CompactionOutcome
-from sparklog.client.admin.compaction import CompactionState
+from sparklog.client.admin.compaction import CompactionState, untold
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.cluster.compaction_grants import (
     Grant,
@@ -261,9 +261,18 @@ def _leave_to_brokers(admin: Admin, left: dict[Replica, str]) -> Iterator[Replic
     for replica in left:
         by_broker[replica.broker].append(replica)
     for broker, mine in by_broker.items():
-        outcomes = admin.compact([each.tp for each in mine], brokers=[broker])
+        outcomes = _compacted_by(admin, broker, mine)
         for replica in mine:
             yield _left_to_broker(replica, left[replica], outcomes.get(replica))
+
+
+def _compacted_by(admin: Admin, broker: BrokerId, replicas: Sequence[Replica]) -> dict[Replica, CompactionOutcome]:
+    """What became of each. Of a topic that was deleted meanwhile nothing is told: its name would refuse them all."""
+    try:
+        there = admin.describe_cluster().topics
+        return admin.compact([each.tp for each in replicas if each.tp.topic in there], brokers=[broker])
+    except SparklogError as error:
+        return {each: untold(each, error) for each in replicas}
 
 
 def _left_to_broker(replica: Replica, why: str, outcome: CompactionOutcome | None) -> ReplicaReport:

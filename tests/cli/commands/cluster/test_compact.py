@@ -13,6 +13,9 @@ from sparklog.cli import jobs
 from sparklog.cli.commands.cluster import compact
 from sparklog.client import Consumer, Producer
 from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.client.cluster.session import Session
+from sparklog.errors import AuthenticationFailed
+from sparklog.protocol.api_key import ApiKey
 from sparklog.structs import BrokerId, TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
@@ -159,10 +162,32 @@ def test_every_replica_is_cleaned_by_its_broker(run, tmp_path, topic, monkeypatc
         write(pair.bootstrap_servers, topic)
         eventually(lambda: are_cleaned(run, topic))  # a follower learns a little later what is replicated
         assert [each["broker"] for each in status(run, topic)["replicas"]] == [0, 1]
+        with monkeypatch.context() as patch:
+            silence(patch, 1)
+            with_one = run("compact", "run", topic)
+            told = json.loads(run("compact", "run", topic, "--output", "json").out)
+        why = f"{topic}-0: broker 1 does not tell what became of it: its password is another one"
+        assert (with_one.status, with_one.err) == (1, f"sparklog: 1 replica not cleaned: {why}\n")
+        for found in (rows(with_one.out), told):
+            assert [int(each["broker"]) for each in found] == [0, 1]
+            assert not found[0]["result"].startswith("not cleaned")
+            assert found[1]["result"] == f"not cleaned: {why}"
         pair.stop_broker(1)
         with_one = run("compact", "run", topic)
         assert with_one.status == 1
         assert "broker 1 is not there now" in with_one.err
+
+
+def silence(monkeypatch, broker):
+    """That broker cannot be asked to clean."""
+    ask = Session.request
+
+    async def refused(self, asked, api, *rest, **how):
+        if (asked, api) == (broker, ApiKey.COMPACT_PARTITIONS):
+            raise AuthenticationFailed("its password is another one")
+        return await ask(self, asked, api, *rest, **how)
+
+    monkeypatch.setattr(Session, "request", refused)
 
 
 def are_cleaned(run, topic):
