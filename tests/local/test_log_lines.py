@@ -32,6 +32,13 @@ def test_what_is_for_the_operator_is_found(lines):
     assert news_in(text + lines(logging.WARNING, "sparklog.log.directories.room", "full")) == [said, "full"]
 
 
+def test_a_line_that_a_full_disk_cut_is_passed_over():
+    """The next one, when there was room again, went on where it had ended."""
+    record = logging.LogRecord("sparklog.log.cut", logging.WARNING, "", 0, "lost", None, None)
+    line = JsonLines().format(record) + "\n"
+    assert news_in(line[: line.index('"lost"')] + line + line) == ["lost"]
+
+
 @pytest.mark.parametrize("level", [logging.ERROR, logging.CRITICAL])
 def test_an_error_is_one(lines, level):
     claimed = lines(logging.WARNING, "sparklog.net.server", '2026-01-01 00:00:00 ERROR "level": "ERROR", ')

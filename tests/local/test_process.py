@@ -1,5 +1,6 @@
 """Child processes: start, readiness, end, and death with the parent."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -34,6 +35,12 @@ def test_one_that_ignores_sigterm_is_killed(child):
     child.wait_until(lambda: "up" in child.output(), 20)
     child.stop(0.05)
     assert child.fate == "was killed by SIGKILL"
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(child):
+    child.spawn([*PYTHON, f"import os; os.kill(os.getpid(), {signal.SIGRTMIN + 1})"])
+    child.reap(20)
+    assert child.fate == f"was killed by signal {signal.SIGRTMIN + 1}"
 
 
 def test_a_death_before_readiness_shows_the_log(child):

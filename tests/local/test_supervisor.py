@@ -148,3 +148,14 @@ def test_what_runs_is_not_started_twice_where_its_process_id_cannot_be_noted(wat
 def test_what_died_is_started_again_though_its_log_cannot_be_read(watch, monkeypatch):
     monkeypatch.setattr(watch.service, "news", lambda: unwritable("its log"))
     assert watch.die_and_measure() == FIRST_DELAY_S
+
+
+def test_what_died_is_started_again_though_what_it_said_is_not_understood(watch, monkeypatch, caplog):
+    """That is told once, not ten times a second."""
+
+    def confused():
+        raise ValueError("a line cut in two")
+
+    monkeypatch.setattr(watch.service, "news", confused)
+    assert watch.die_and_measure() == FIRST_DELAY_S
+    assert caplog.messages == ["could not look after broker 1: ValueError('a line cut in two')"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 _TEXT_ERROR = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL) ", re.MULTILINE)
 """How the line of an error begins: date, time, level."""
@@ -20,4 +22,10 @@ def has_errors(text: str) -> bool:
 
 def news_in(text: str) -> list[str]:
     """Lines for the person that watches the broker: what a start cut off a damaged log, and full disks."""
-    return [*_TEXT_NEWS.findall(text), *(json.loads(each)["message"] for each in _JSON_NEWS.findall(text))]
+    return [*_TEXT_NEWS.findall(text), *_messages(_JSON_NEWS.findall(text))]
+
+
+def _messages(lines: Iterable[str]) -> Iterator[str]:
+    for each in lines:
+        with suppress(ValueError):  # one that a full disk cut, and the next one behind it
+            yield json.loads(each)["message"]

@@ -77,7 +77,7 @@ class ChildProcess:
         if status is None:
             return "is running" if self._process else "was never started"
         if status < 0:
-            return f"was killed by {signal.Signals(-status).name}"
+            return f"was killed by {_signal(-status)}"
         full = shortage(self._data_dir, self.output())
         return f"exited with status {status}" + (f" ({full})" if full else "")
 
@@ -164,6 +164,13 @@ class ChildProcess:
         # The frames of a Java stack trace would crowd out what went wrong.
         lines = [line for line in self.output().splitlines() if not line.startswith("\tat ")][-TAIL_LINES:]
         return f"the end of its log {self.log_path}:\n" + "\n".join(f"  {line}" for line in lines or ["(empty)"])
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one
+        return f"signal {number}"
 
 
 class OneProcess:

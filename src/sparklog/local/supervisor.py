@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,6 +49,8 @@ class _Watched:
     start_at: float | None = None
     """When to start it again; None while it is up."""
     returning: bool = False
+    trouble: str = ""
+    """What was told last of a mistake of ours: it would be told ten times a second."""
 
 
 class Supervisor:
@@ -86,12 +87,21 @@ class Supervisor:
     def look(self) -> None:
         for watched in self._watched:
             for step in (self._pass_on_news, self._keep_up):
-                with suppress(OSError):  # its log cannot be read just now: the next round tries again
-                    step(watched)
+                self._take(step, watched)
 
     def _run(self) -> None:
         while not self._stopping.wait(POLL_S):
             self.look()
+
+    def _take(self, step: Callable[[_Watched], None], watched: _Watched) -> None:
+        try:
+            step(watched)
+        except OSError:
+            pass  # its log cannot be read just now: the next round tries again
+        except Exception as error:  # whatever it is, the services must be watched on
+            if repr(error) != watched.trouble:
+                watched.trouble = repr(error)
+                _log.warning("could not look after %s: %r", watched.service.name, error, exc_info=True)
 
     def _pass_on_news(self, watched: _Watched) -> None:
         for line in watched.service.news():

@@ -81,7 +81,7 @@ ADVICE = {
             "See to `NotifyAccess=` and `Type=notify` of the unit: [operations.md](operations.md)."
         )
     },
-    "local.supervisor": {"could not report": BUG},
+    "local.supervisor": {"could not report": BUG, "could not look after": BUG},
     "spark.batch.compact": {"… at broker": "Nothing: the broker cleans the partition itself after that."},
     "spark.batch.load": {"topic … keeps": SAID},
     "spark.batch.offload": {
