@@ -540,6 +540,7 @@ def original(tmp_path):
             log.append_as_leader(transactional(7, sequence, 2), epoch, verification=allowed)
             log.append_as_leader(marker_of(7, kind), epoch, AppendOrigin.COORDINATOR)
     log.append_as_leader(transactional(8, 0, 2), 2, verification=allowed)
+    log.begin_epoch(EPOCH)
     yield log
     log.close()
 
@@ -611,6 +612,42 @@ def test_epochs_of_another_cluster(home, original):
     assert log.epochs.latest.epoch == 1
     assert {each.partition_leader_epoch for each in iter_batches(whole(log))} == {0, 1}
     log.append_as_leader(batch_of(9000), 1)
+    log.close()
+
+
+@pytest.mark.parametrize("begun", [0, 1, 3])
+def test_the_epoch_of_the_leader_begins_behind_what_is_restored(home, original, begun):
+    """Also where it had begun before there was anything: else followers and consumers are told of another history."""
+    log, segments = open_log(home, SMALL), segments_of(original)
+    for number, part in enumerate((segments[:begun], segments[begun:])):
+        log.begin_epoch(EPOCH + number)
+        if part:
+            restore(log, write_offer(home, part, f"part{number}"), epoch=EPOCH + number)
+    assert log.epochs.entries == (*original.epochs.entries[:2], (EPOCH + 1, original.log_end_offset))
+    for epoch in (0, 2):
+        assert log.end_offset_for_epoch(epoch) == original.end_offset_for_epoch(epoch)
+    log.close()
+
+
+@pytest.mark.parametrize("hole", [0, 5])
+def test_a_crash_between_restoring_and_noting_the_epochs(home, hole):
+    """The file says yet that the leader's epoch began where the first batch was put."""
+    batches = [RecordBatch(bytearray(batch_of(1000))) for _ in range(2)]
+    for epoch, batch in enumerate(batches):
+        batch.assign(hole + epoch, epoch)
+    log = open_log(home, SMALL | {"cleanup.policy": "compact"})
+    log.begin_epoch(EPOCH)
+    offer_path(home, 0, "offered").write_bytes(b"".join(each.buffer for each in batches))
+    offer = Offer("offered", (0,), hole + 2)
+    adoption = RestoreAdoption(home, offer, log.config, log._clock.now_ms(), log.producers_to_restore())
+    adoption.check()
+    adoption.prepare(0, EPOCH)
+    log.hold(adoption)
+    log.flush()
+    adoption.commit()
+    log.abandon()
+    log = open_log(home, SMALL | {"cleanup.policy": "compact"}, clean=False)
+    assert [log.end_offset_for_epoch(epoch) for epoch in (0, 1)] == [(hole + 1, 0), (hole + 2, 1)]
     log.close()
 
 

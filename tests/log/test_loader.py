@@ -573,12 +573,12 @@ def test_batches_that_bear_no_epoch_have_none(home):
 
 def test_epochs_beyond_the_end_are_forgotten(home):
     batches = fill(home)
-    (home / "leader-epoch-checkpoint").write_text(f"0\n3\n1 0\n2 20\n3 {2 * COUNT - 2}\n")
+    (home / "leader-epoch-checkpoint").write_text(f"0\n2\n1 0\n3 {2 * COUNT - 2}\n")
     path = log_files(home)[-1]
     os.truncate(path, path.stat().st_size - len(batches[-1]))
     log = reopen(home)
-    assert log.epochs.latest == (2, 20)
-    assert (home / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n2 20\n"
+    assert log.epochs.latest == (1, 0)
+    assert (home / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
 
 
 @settings(deadline=None, max_examples=settings().max_examples)

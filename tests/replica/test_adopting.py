@@ -25,6 +25,7 @@ from sparklog.log.adoption import ADOPTION, Offer, offer_path
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.manager import LogManager
 from sparklog.quota.entity import Entity
+from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.adopting import LEFT_ALONE_S, Adopted, Mode, SegmentAdopter, Wish, remove_forgotten
 from sparklog.replica.manager import ReplicaManager
@@ -281,6 +282,34 @@ def test_followers_have_it_too(tmp_path):
         cluster.kill_broker(loading.leader)
         loading.leader = other
         eventually(lambda: len(loading.values("read_uncommitted")) == 6 * RECORDS, timeout=60)
+
+
+@integration
+def test_a_follower_of_a_restored_partition_is_in_sync_though_its_leader_had_begun_another_epoch(tmp_path):
+    with (
+        ClusterHarness(tmp_path, brokers=2) as cluster,
+        Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
+    ):
+        loading = Loading(admin, cluster, "t", replicas=2)
+        (other,) = {0, 1} - {loading.leader}
+
+        def partition():
+            return admin.describe_topics(["t"])["t"].partitions[0]
+
+        cluster.kill_broker(other)
+        eventually(lambda: partition().isr == (loading.leader,), timeout=60)
+        placed = in_a_row(three(PreparedTransaction("elsewhere", 900_000, 0)))
+        for number, batch in enumerate(placed):
+            bears = RecordBatch(bytearray(batch))
+            bears.assign(number * RECORDS, 0)
+            placed[number] = bytes(bears.buffer)
+        assert partition().leader_epoch > 0
+        offer_path(loading.directory, 0, "restored").write_bytes(b"".join(placed))
+        admin.restore(OfferedSegments(loading.tp, loading.leader, "restored", (0,), 3 * RECORDS))
+        cluster.start_broker(other)
+        eventually(lambda: sorted(partition().isr) == [0, 1], timeout=60)
+        cluster.kill_broker(loading.leader)
+        eventually(lambda: len(loading.values("read_uncommitted")) == 3 * RECORDS, timeout=60)
 
 
 def test_a_full_disk_that_has_nothing_of_the_partition_refuses_no_restore(tmp_path, monkeypatch):

@@ -129,6 +129,12 @@ class Adoption(ABC):
         """One past the last offset, as the files have it now."""
         return self._first + self.offer.end_offset - self.offer.bases[0]
 
+    @property
+    def leader_epoch(self) -> int:
+        """In which it was prepared."""
+        assert self.prepared_for is not None, "prepare comes first"
+        return self.prepared_for[1]
+
     # Looking
 
     def check(self) -> None:

@@ -32,7 +32,7 @@ from sparklog.log.files import (
     shown,
     sync_directory,
 )
-from sparklog.log.leader_epochs import LeaderEpochCache
+from sparklog.log.leader_epochs import EpochEntry, LeaderEpochCache
 from sparklog.log.producer_state import EXPIRATION_MS, ProducerStateManager
 from sparklog.log.recovery import Recovered, recover_segment
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
@@ -180,12 +180,17 @@ class LogLoader:
         loaded.epochs.replace((*earlier, *known))
 
     def _take_epochs_of_batches(self) -> None:
-        """The checkpoint may not know of those that began last: a crash came before it was written."""
+        """The checkpoint may not know of those that began last: a crash came before it was written. It may even know
+        of one that began where older batches were restored then.
+        """
         loaded, epochs = self._loaded, self._loaded.epochs
-        latest = epochs.latest
-        if loaded.segments.last_epoch() > (-1 if latest is None else latest.epoch):
-            start = max(loaded.log_start_offset, 0 if latest is None else latest.start_offset)
-            for epoch, first in loaded.segments.epochs_from(start):
+        latest = epochs.latest or EpochEntry(-1, 0)
+        if loaded.segments.last_epoch() != latest.epoch:
+            start = max(loaded.log_start_offset, latest.start_offset)
+            found = list(loaded.segments.epochs_from(start))
+            if found and found[0][0] < latest.epoch:
+                epochs.truncate_from_end(latest.start_offset)
+            for epoch, first in found:
                 epochs.assign(epoch, first)
             epochs.write()
 

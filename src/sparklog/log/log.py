@@ -908,9 +908,11 @@ class Log:
     def take_adopted(self, adoption: Adoption) -> None:
         """Serve the segments of an adoption that is in place; the log was held since."""
         empty = self._segments.active
+        self.epochs.truncate_from_end(adoption.base_offset)  # the leader's began there, and no batch bears it
         for epoch, offset in adoption.epochs:
-            if self.epochs.assign(epoch, offset):
-                self._submit(self.write_epochs)
+            self.epochs.assign(epoch, offset)
+        self.epochs.assign(adoption.leader_epoch, adoption.end_offset)
+        self._submit(self.write_epochs)
         adoption.note_producers(self._producers)
         self._segments.replace((empty,), adoption.segments)
         self._segments.active.reopen_for_append()
