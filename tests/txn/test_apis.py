@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sparklog import regular_expression
 from sparklog.broker.apis.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -22,6 +24,7 @@ from sparklog.broker.apis.transactions import (
     write_txn_markers,
 )
 from sparklog.broker.context import ApiRequest
+from sparklog.broker.expressions import Expressions
 from sparklog.broker.txn.coordinators import TransactionCoordinators
 from sparklog.broker.txn.entry import TransactionEntry
 from sparklog.broker.txn.markers import markers_request
@@ -117,6 +120,7 @@ class Client:
             authorizer=AllowEverything(),
             turns=Turns(loop),
             clock=clock,
+            expressions=Expressions(),
             metadata=metadata,
             groups=groups,
             transactions=TransactionCoordinator(config, log, markers, take, clock, loop),
@@ -422,7 +426,7 @@ def test_list(loop: Any, client: Client, version: int) -> None:
         return [each.transaction_state for each in answer.transaction_states]
 
     async def body() -> None:
-        loop.set_default_executor(AtOnce())
+        client.broker.expressions._thread = AtOnce()
         assert await listed() == []
         await client.init()
         assert await listed(state_filters=["Ongoing"]) == []
@@ -445,11 +449,11 @@ def test_list(loop: Any, client: Client, version: int) -> None:
 
 
 def test_expressions_are_matched_one_at_a_time(loop: Any, client: Client) -> None:
-    """Each may take a second of a thread, and what reads cold segments waits for the same few threads."""
+    """Each may take a second of the thread, and groups wait for the same one."""
     threads = Kept()
 
     async def body() -> None:
-        loop.set_default_executor(threads)
+        client.broker.expressions._thread = threads
         request = ListTransactionsRequest(transactional_id_pattern="x")
         asked = [loop.create_task(client.call(list_transactions, 2, request)) for _ in range(3)]
         for number in range(3):
@@ -461,6 +465,44 @@ def test_expressions_are_matched_one_at_a_time(loop: Any, client: Client) -> Non
         assert [answer.error_code for answer in await asyncio.gather(*asked)] == [0, 0, 0]
 
     loop.run_until_complete(body())
+
+
+def test_who_asks_with_an_expression_and_hangs_up_occupies_no_second_thread(
+    clock: Any, log: Any, markers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def match(expression: str, texts: Iterable[str]) -> frozenset[str]:
+        begun.append(expression)
+        has_begun.set()
+        assert may_end.wait(60)
+        return frozenset(texts)
+
+    monkeypatch.setattr(regular_expression, "matching", match)
+
+    async def body() -> None:
+        client = Client(asyncio.get_running_loop(), clock, log, markers)
+        await client.load()
+
+        def ask(expression: str) -> asyncio.Future[Any]:
+            request = ListTransactionsRequest(transactional_id_pattern=expression)
+            return asyncio.ensure_future(client.call(list_transactions, 2, request))
+
+        for number in range(3):
+            asked = ask(f"given up {number}")
+            while not has_begun.is_set():
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.wait([asked])
+        last = ask("last")
+        await asyncio.sleep(0)
+        may_end.set()
+        assert (await last).error_code == 0
+        assert begun == ["given up 0", "last"]
+
+    asyncio.run(body())
 
 
 @versions(describe_transactions)

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sparklog.broker.client_quotas import ClientQuotas
+from sparklog.broker.expressions import Expressions
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.leases import Leases
@@ -114,6 +115,8 @@ class BrokerContext:
     looks: Looks
     txn_entry: TransactionEntry
     preparation: Preparation
+    expressions: Expressions
+    """Of strangers, as groups and requests bring them."""
     topics: TopicMaker
     controller: Controller
     zk: ZkClient

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
+from sparklog.broker.expressions import Expressions
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.errors import ApiError
 from sparklog.group.consumer.topics import TopicDescription, matching
@@ -18,11 +19,12 @@ _OF_A_NAME = 64
 
 class GroupTopics:
     """What an expression matches is remembered until the topics change, for many members bring the same; not more than
-    about ``_MOST`` bytes of it. One thread at a time looks expressions up.
+    about ``_MOST`` bytes of it. One group at a time has expressions looked up.
     """
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(self, metadata: MetadataCache, expressions: Expressions) -> None:
         self._metadata = metadata
+        self._expressions = expressions
         self._matched: dict[str, Found] = {}
         self._matched_version = -1
         self._matched_bytes = 0
@@ -58,7 +60,7 @@ class GroupTopics:
         while self._unknown(regexes):
             async with self._looking:
                 wanted, version, names = self._unknown(regexes), self.version, self._names()
-                found = await asyncio.to_thread(_all_found, wanted, names)
+                found = await self._expressions.run(_all_found, wanted, names)
                 if version == self.version:
                     self._remember(found, beside=regexes)
 

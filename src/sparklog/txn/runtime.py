@@ -145,7 +145,7 @@ class TransactionCoordinator:
         self.decisions = 0
         """Of these the committed ones of Spark's sinks' deciders, each of which is a decision."""
         self.matching = asyncio.Lock()
-        """Held while a thread matches ids by an expression: the threads are few, and cold reads wait for them."""
+        """Held while ids are matched by an expression: those of groups wait behind one such request, not behind all."""
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of ``__transaction_state`` whose leader coordinates the id."""

@@ -20,6 +20,7 @@ from sparklog.broker.apis.groups import (
     offset_commit,
     offset_fetch,
 )
+from sparklog.broker.expressions import Expressions
 from sparklog.broker.group_topics import GroupTopics
 from sparklog.broker.metadata_cache import TopicMetadata
 from sparklog.errors import ApiError, ErrorCode
@@ -217,7 +218,7 @@ def test_the_brokers_topics_are_matched_without_its_own() -> None:
     names = ["a", "b", "__consumer_offsets"]
     known = {each: TopicMetadata(each, None, {0: None, 1: None}) for each in names}
     cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [*known.values()], topic=known.get)
-    topics = GroupTopics(cache)
+    topics = GroupTopics(cache, Expressions())
     assert topics.matching(".*") == {"a", "b"}
     del known["a"]
     assert topics.matching(".*") == {"a", "b"}, "remembered until the version changes"
@@ -253,7 +254,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
 
 def test_expressions_are_looked_up_off_the_loop(threads: list[threading.Thread]) -> None:
     cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
-    topics = GroupTopics(cache)
+    topics = GroupTopics(cache, Expressions())
 
     async def look_up() -> None:
         await asyncio.gather(topics.look_up(["a"]), topics.look_up(["a", "b"]))
@@ -269,7 +270,7 @@ def test_expressions_are_looked_up_off_the_loop_again_if_topics_change_meanwhile
 ) -> None:
     names, threads = ["a"], []
     cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [SimpleNamespace(name=each) for each in names])
-    topics = GroupTopics(cache)
+    topics = GroupTopics(cache, Expressions())
 
     def slow(regex: str, known: list[str]) -> frozenset[str]:
         threads.append(threading.current_thread())
@@ -286,7 +287,7 @@ def test_expressions_are_looked_up_off_the_loop_again_if_topics_change_meanwhile
 
 def test_what_a_group_needs_at_once_is_remembered_however_much_it_is(threads: list[threading.Thread]) -> None:
     cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
-    topics = GroupTopics(cache)
+    topics = GroupTopics(cache, Expressions())
     long = [letter * (group_topics._MOST // 2 - 1000) for letter in "abc"]
     asyncio.run(topics.look_up(long[:2]))
     asyncio.run(topics.look_up(long))
@@ -303,7 +304,7 @@ def test_what_expressions_match_is_not_remembered_without_end(monkeypatch: pytes
 
     monkeypatch.setattr(group_topics, "matching", seen)
     cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
-    topics = GroupTopics(cache)
+    topics = GroupTopics(cache, Expressions())
     size = group_topics._MOST // 2 - 1000
     for letter in "ababca":
         asyncio.run(topics.look_up([letter * size]))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sparklog.broker.client_quotas import ClientQuotas
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
+from sparklog.broker.expressions import Expressions
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.group_topics import GroupTopics
@@ -106,10 +107,10 @@ def assemble(base: Foundation) -> BrokerContext:
     """Make the parts of a broker; none of them does anything yet."""
     config, zookeeper = base.config, base.zookeeper
     metadata = MetadataCache(config.ends.between_brokers)
-    peers, looks = Peers("sparklog", base.security), Looks()
+    peers, looks, expressions = Peers("sparklog", base.security), Looks(), Expressions()
     held = _held(base)
     controller = _controller(base, peers)
-    coordination = _coordination(base, held.replicas, metadata, peers)
+    coordination = _coordination(base, held.replicas, metadata, peers, expressions)
     copying = _copying(base, held.replicas, metadata, peers, looks)
     return BrokerContext(
         config=config,
@@ -136,6 +137,7 @@ def assemble(base: Foundation) -> BrokerContext:
         looks=looks,
         txn_entry=TransactionEntry(coordination.of_transactions, held.replicas),
         preparation=Preparation(held.replicas, base.clock),
+        expressions=expressions,
         topics=TopicMaker(base.settings, metadata, zookeeper.client, zookeeper.ask, controller.refusals),
         controller=controller,
         zk=zookeeper.client,
@@ -182,10 +184,12 @@ def _controller(base: Foundation, peers: Peers) -> Controller:
     )
 
 
-def _coordination(base: Foundation, replicas: ReplicaManager, metadata: MetadataCache, peers: Peers) -> _Coordination:
+def _coordination(
+    base: Foundation, replicas: ReplicaManager, metadata: MetadataCache, peers: Peers, expressions: Expressions
+) -> _Coordination:
     config, clock, loop, zk, ask_zk = base.config, base.clock, base.loop, base.zookeeper.client, base.zookeeper.ask
     offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
-    groups = GroupCoordinator(config, offsets, clock, loop, GroupTopics(metadata), turns=base.turns)
+    groups = GroupCoordinator(config, offsets, clock, loop, GroupTopics(metadata, expressions), turns=base.turns)
     markers = TransactionMarkers(replicas, metadata, groups.end_transaction, clock, zk, ask_zk, peers)
     producer_ids = ProducerIds(config.broker_id, zk, ask_zk)
     states = CoordinatorLog(TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions, replicas, metadata)

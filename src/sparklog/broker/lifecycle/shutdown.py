@@ -17,6 +17,7 @@ class Step(IntEnum):
     LEADERSHIP = auto()
     FIRST_REGISTRY = auto()
     REGISTRATION = auto()
+    EXPRESSIONS = auto()  # or REQUESTS waits for all that groups have asked
     REQUESTS = auto()
     CONTROLLER = auto()
     FETCHERS = auto()
@@ -57,6 +58,7 @@ class Shutdown:
         """Close the parts of the broker, each at its step."""
         self._steps |= {
             Step.OFFICE: parts.controller.leave,
+            Step.EXPRESSIONS: parts.expressions.close,
             Step.CONTROLLER: parts.controller.close,
             Step.FETCHERS: parts.fetchers.close,
             Step.ISR_CHANGES: parts.isr_changes.close,

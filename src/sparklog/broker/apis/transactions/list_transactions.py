@@ -4,8 +4,6 @@ producers, with a transaction that has been running for long, or whose name matc
 
 from __future__ import annotations
 
-import asyncio
-
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.handling.authorization import Rights
 from sparklog.errors import ApiError
@@ -26,10 +24,10 @@ async def handle(broker: BrokerContext, request: ApiRequest[ListTransactionsRequ
     now_ms, longer_than_ms = broker.clock.now_ms(), message.duration_filter
     error, found = broker.transactions.list_transactions()
     try:
-        if message.transactional_id_pattern:  # to understand it may take long
+        if message.transactional_id_pattern:
             ids = [each.transactional_id for each in found]
             async with broker.transactions.matching:
-                matched = await asyncio.to_thread(matching, message.transactional_id_pattern, ids)
+                matched = await broker.expressions.run(matching, message.transactional_id_pattern, ids)
             found = [each for each in found if each.transactional_id in matched]
     except ApiError as refused:
         error, found = refused.code, []
