@@ -18,16 +18,21 @@ _OF_A_NAME = 64
 
 
 class GroupTopics:
-    """What an expression matches is remembered until the topics change, for many members bring the same; not more than
-    about ``_MOST`` bytes of it. One group at a time has expressions looked up.
+    """What an expression matches is remembered until topics are made or deleted, for many members bring the same; not
+    more than about ``_MOST`` bytes of it, and of what is being looked up. Groups have their expressions looked up by
+    turns, one at a time: no group waits until all those of another are understood.
     """
 
     def __init__(self, metadata: MetadataCache, expressions: Expressions) -> None:
         self._metadata = metadata
         self._expressions = expressions
         self._matched: dict[str, Found] = {}
-        self._matched_version = -1
         self._matched_bytes = 0
+        self._names: frozenset[str] = frozenset()
+        """Of the topics of ``_version``, which the matches are of."""
+        self._version = -1
+        self._wanted: list[Collection[str]] = []
+        """Of each that is looking up."""
         self._looking = asyncio.Lock()
 
     @property
@@ -46,8 +51,8 @@ class GroupTopics:
         self._forget_outdated()
         found = self._matched.get(regex)
         if found is None:
-            found = _found(regex, self._names())
-            self._remember({regex: found})
+            found = _found(regex, self._names)
+            self._remember(regex, found)
         if isinstance(found, ApiError):
             raise ApiError(found.code, found.reason)
         return found
@@ -55,45 +60,53 @@ class GroupTopics:
     async def look_up(self, regexes: Collection[str]) -> None:
         """When this returns ``matching`` has all of them at hand, until the end of this turn of the loop.
 
-        Where topics change meanwhile it looks again: to understand an expression takes long, so never on the loop.
+        Where topics are made or deleted meanwhile it looks again: to understand an expression takes long, so never on
+        the loop.
         """
-        while self._unknown(regexes):
-            async with self._looking:
-                wanted, version, names = self._unknown(regexes), self.version, self._names()
-                found = await self._expressions.run(_all_found, wanted, names)
-                if version == self.version:
-                    self._remember(found, beside=regexes)
+        self._wanted.append(regexes)
+        try:
+            while unknown := self._unknown(regexes):
+                for regex in unknown:
+                    async with self._looking:
+                        await self._look_up_one(regex)
+        finally:
+            self._wanted.remove(regexes)
 
-    def _names(self) -> list[str]:
-        return [each.name for each in self._metadata.topics() if each.name not in INTERNAL_TOPICS]
+    async def _look_up_one(self, regex: str) -> None:
+        self._forget_outdated()
+        if regex in self._matched:  # another group has the same
+            return
+        names = self._names
+        found = await self._expressions.run(_found, regex, names)
+        self._forget_outdated()
+        if self._names is names:
+            self._remember(regex, found)
 
     def _unknown(self, regexes: Iterable[str]) -> list[str]:
         self._forget_outdated()
         return [each for each in regexes if each not in self._matched]
 
     def _forget_outdated(self) -> None:
-        if self._matched_version != self.version:
-            self._matched, self._matched_version, self._matched_bytes = {}, self.version, 0
+        """Most changes of topics, such as that of a leader, leave their names as they were."""
+        if self._version != self.version:
+            self._version = self.version
+            names = frozenset(each.name for each in self._metadata.topics() if each.name not in INTERNAL_TOPICS)
+            if names != self._names:
+                self._names, self._matched, self._matched_bytes = names, {}, 0
 
-    def _remember(self, found: dict[str, Found], beside: Collection[str] = ()) -> None:
-        """Where it is too much, what is known of others than ``beside`` is forgotten."""
-        if self._matched_bytes + _weight(found) > _MOST:
-            self._matched = {regex: self._matched[regex] for regex in beside if regex in self._matched}
-            self._matched_bytes = _weight(self._matched)
-        self._matched |= found
-        self._matched_bytes += _weight(found)
-
-
-def _all_found(regexes: Collection[str], names: list[str]) -> dict[str, Found]:
-    return {regex: _found(regex, names) for regex in regexes}
-
-
-def _weight(matched: dict[str, Found]) -> int:
-    return sum(len(regex) + _OF_A_NAME * _count(each) for regex, each in matched.items())
+    def _remember(self, regex: str, found: Found) -> None:
+        """Where it is too much, what nobody is looking up is forgotten."""
+        size = _weight(regex, found)
+        if self._matched_bytes + size > _MOST:
+            wanted = set().union(*self._wanted)
+            self._matched = {each: matched for each, matched in self._matched.items() if each in wanted}
+            self._matched_bytes = sum(_weight(*each) for each in self._matched.items())
+        self._matched[regex] = found
+        self._matched_bytes += size
 
 
-def _count(found: Found) -> int:
-    return 1 if isinstance(found, ApiError) else 1 + len(found)
+def _weight(regex: str, found: Found) -> int:
+    return len(regex) + _OF_A_NAME * (1 if isinstance(found, ApiError) else 1 + len(found))
 
 
 def _found(regex: str, names: Iterable[str]) -> Found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -282,6 +283,75 @@ def test_expressions_are_looked_up_off_the_loop_again_if_topics_change_meanwhile
     monkeypatch.setattr(group_topics, "matching", slow)
     asyncio.run(topics.look_up(["."]))
     assert topics.matching(".") == {"a", "topic-2", "topic-3"}
+    assert threading.current_thread() not in threads
+
+
+class ChangingTopics:
+    """A cache of topics whose version goes up while an expression is looked at."""
+
+    def __init__(self) -> None:
+        self.topics_version = 1
+        self.looked_at: list[str] = []
+
+    def topics(self) -> list[Any]:
+        return [SimpleNamespace(name="a")]
+
+    def match(self, regex: str, names: Iterable[str]) -> frozenset[str]:
+        self.looked_at.append(regex)
+        assert len(self.looked_at) < 10, "it is looked up again and again"
+        self.topics_version += 1
+        return frozenset(names)
+
+
+def test_an_expression_is_looked_up_once_while_topics_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of a leader, or of a set of replicas, changes nothing of what an expression matches."""
+    cache: Any = ChangingTopics()
+    topics = GroupTopics(cache, Expressions())
+    monkeypatch.setattr(group_topics, "matching", cache.match)
+    asyncio.run(topics.look_up(["x"]))
+    cache.topics_version += 1
+    asyncio.run(topics.look_up(["x"]))
+    assert topics.matching("x") == {"a"}
+    assert cache.looked_at == ["x"]
+
+
+def test_a_group_with_many_expressions_lets_others_have_theirs_looked_up_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
+    topics = GroupTopics(cache, Expressions())
+    looked_at: list[str] = []
+
+    def seen(regex: str, _names: Iterable[str]) -> frozenset[str]:
+        looked_at.append(regex)
+        return frozenset()
+
+    monkeypatch.setattr(group_topics, "matching", seen)
+
+    async def look_up() -> None:
+        await asyncio.gather(topics.look_up(["a", "b", "c"]), topics.look_up(["x", "c"]))
+
+    asyncio.run(look_up())
+    assert looked_at == ["a", "x", "b", "c"]
+
+
+def test_groups_that_look_up_much_at_once_do_not_forget_what_each_other_needs(
+    threads: list[threading.Thread],
+) -> None:
+    cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
+    topics = GroupTopics(cache, Expressions())
+    long = [letter * (group_topics._MOST // 2 - 1000) for letter in "abcdef"]
+
+    async def look_up(regexes: list[str]) -> None:
+        await topics.look_up(regexes)
+        for each in regexes:
+            topics.matching(each)
+
+    async def both() -> None:
+        await asyncio.gather(look_up(long[:3]), look_up(long[3:]))
+
+    asyncio.run(both())
+    assert len(threads) == 6
     assert threading.current_thread() not in threads
 
 
