@@ -9,6 +9,7 @@ from security.tls.handshake import shake_hands
 
 from sparklog.broker.lifecycle.listening import ListeningEnds, security_between_brokers
 from sparklog.config.broker import parse_broker_config
+from sparklog.errors import ConfigError
 from sparklog.net.limits import Limits
 from sparklog.net.server import SocketServer
 from sparklog.security import principal_builder
@@ -70,6 +71,38 @@ def test_certificates_for_other_brokers_are_taken_over_too(files, tmp_path):
             server.close()
 
     asyncio.run(main())
+
+
+def test_a_certificate_that_could_not_be_read_is_tried_again_though_its_file_is_the_same(
+    files, tmp_path, monkeypatch, caplog
+):
+    """The owner or the permissions may have been mended, or there are descriptors again."""
+
+    async def main():
+        old, new = Authority("old"), Authority("new")
+        settings = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL", **files(old)}
+        config = parse_broker_config({"broker.id": "1", "log.dirs": str(tmp_path), **settings})
+        security = security_between_brokers(config, ManualClock())
+        server = SocketServer(asyncio.get_running_loop(), lambda *_: None, Limits(1 << 20, 1))
+        try:
+            ends = ListeningEnds(config, server, lambda *_: None, to_brokers=security)
+            files(new)
+            (certificates,) = [each for each in ends._kept if each._holder is security]
+            with monkeypatch.context() as refusing:
+                refusing.setattr(certificates, "_make", refuse)
+                for _ in range(3):
+                    ends.look_at_certificates()
+            assert (trusts(security, old), trusts(security, new)) == (True, False)
+            ends.look_at_certificates()
+            assert (trusts(security, old), trusts(security, new)) == (False, True)
+        finally:
+            server.close()
+
+    def refuse(_):
+        raise ConfigError("keystore.pem cannot be read: too many open files")
+
+    asyncio.run(main())
+    assert caplog.text.count("too many open files") == 1
 
 
 class Noting(SocketServer):

@@ -124,6 +124,8 @@ class _Certificates:
         self._listener = listener
         self._holder = holder
         self._make = make
+        self._said = ""
+        """Why the files could not be taken over, as was said last."""
         try:
             self.settings = TlsSettings.from_properties(settings)
             self._seen = _looks(self.settings.files)
@@ -132,16 +134,22 @@ class _Certificates:
             raise ConfigError(f"listener {listener}: {error}") from error
 
     def look(self) -> None:
+        """Files that cannot be taken over are tried again: it may be mended where it does not show in what they are."""
         looks = _looks(self.settings.files)
         if looks == self._seen:
             return
-        self._seen = looks
         try:
             self._holder.tls = self._make(self.settings)
         except ConfigError as error:
-            _logger.error("listener %s goes on with the certificate that it has: %s", self._listener, error)
+            self._say_once(str(error))
         else:
+            self._seen, self._said = looks, ""
             _logger.info("listener %s has a new certificate", self._listener)
+
+    def _say_once(self, why: str) -> None:
+        if why != self._said:
+            self._said = why
+            _logger.error("listener %s goes on with the certificate that it has: %s", self._listener, why)
 
 
 def _principal_of(
