@@ -98,6 +98,13 @@ def test_what_is_signed_must_be_true_as_well():
             validator(keys)(signed(RSA, "RS256", claims=CLAIMS | claims))
 
 
+@pytest.mark.parametrize("levels", [900, 5_000, 100_000])
+def test_a_header_of_very_many_levels_is_refused(levels):
+    header = jwt.utils.base64url_encode(b"[" * levels).decode()
+    with pytest.raises(TokenRefused):
+        validator(IssuerKeys(Issuer(public(RSA, "one")), ManualClock()))(f"{header}.e30.x")
+
+
 def test_a_key_that_is_new_is_asked_for_at_most_once_in_a_while():
     clock, issuer = ManualClock(), Issuer(public(RSA, "one"))
     keys = IssuerKeys(issuer, clock, least_pause_s=10.0)
@@ -159,4 +166,14 @@ def test_the_thread_reads_from_time_to_time():
     issuer = Issuer(public(RSA, "one"))
     refresher = KeyRefresher(IssuerKeys(issuer, ManualClock()), every_s=0.001)
     eventually(lambda: issuer.times > 3)
+    refresher.close()
+
+
+def test_the_thread_outlives_keys_of_which_nothing_can_be_made(caplog):
+    issuer = Issuer(public(RSA, "one"))
+    refresher = KeyRefresher(IssuerKeys(issuer, ManualClock()), every_s=0.001)
+    issuer.error = RecursionError("too many levels")
+    eventually(lambda: "too many levels" in caplog.text)
+    issuer.error, read = None, issuer.times
+    eventually(lambda: issuer.times > read + 3)
     refresher.close()

@@ -83,7 +83,10 @@ class KeyRefresher:
             self._keys.wanted.wait(self._every_s)
             if self._is_closed:
                 return
-            self._keys.refresh()
+            try:
+                self._keys.refresh()
+            except Exception:  # whatever the keys are made of: this thread alone reads the next ones
+                _logger.exception("the keys of the tokens' issuer stay as they are")
 
     def close(self) -> None:
         self._is_closed = True
