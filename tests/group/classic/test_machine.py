@@ -10,7 +10,7 @@ import pytest
 
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import Group, GroupState, Protocol
-from sparklog.group.classic.machine import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupMachine, GroupSettings
+from sparklog.group.classic.machine import MOST_OF_GROUP, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupMachine, GroupSettings
 from sparklog.group.classic.requests import (
     JoinAnswer,
     JoinRequest,
@@ -581,6 +581,44 @@ def test_an_id_that_was_given_out_is_forgotten_when_the_group_is_full() -> None:
     assert play.answers[play.join(ids[1])] == JoinAnswer(FULL)
     assert play.answers[first].generation == 2
     assert not play.group.pending
+
+
+LARGE = (Protocol("range", bytes(MOST_OF_GROUP)),)
+
+
+def test_a_member_that_tells_too_much_keeps_its_place_as_it_was_and_goes_as_any_other() -> None:
+    play = Play()
+    leader, other = play.stable(2)
+    assert play.answers[play.join(other, protocols=LARGE)] == JoinAnswer(FULL)
+    assert play.group.state is GroupState.STABLE
+    assert play.heartbeat(other) is ErrorCode.NONE
+    play.pass_ms(SESSION_MS // 2)
+    assert play.heartbeat(leader) is ErrorCode.NONE
+    play.pass_ms(SESSION_MS // 2 + 1)
+    assert play.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS, "so that its share is given to others"
+
+
+def test_a_member_that_tells_too_much_is_in_nobodys_way_in_a_rebalance() -> None:
+    play = Play()
+    leader, other = play.stable(2)
+    held = play.join(leader)
+    assert play.answers[play.join(leader, protocols=LARGE)] == JoinAnswer(FULL)
+    late = play.join(other)
+    assert (play.answers[held].error, play.answers[late].error) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert play.group.members.keys() == {leader, other}
+
+
+def test_a_member_that_tells_no_more_than_before_is_let_in_though_assignments_have_come() -> None:
+    play = Play()
+    protocols = (Protocol("range", bytes(MOST_OF_GROUP - 1000)),)
+    joining = play.join(protocols=protocols)
+    play.pass_ms(0)
+    member = play.answers[joining].member_id
+    play.sync(member, {member: bytes(2000)})
+    play.store_done()
+    again = play.join(member, protocols=protocols)
+    play.pass_ms(0)
+    assert play.answers[again].error is ErrorCode.NONE
 
 
 def test_a_group_that_was_allowed_to_be_larger_shrinks_to_those_that_rejoin_first() -> None:

@@ -44,6 +44,12 @@ def growth(group: Group, request: JoinRequest) -> int:
     return size_of(request.protocols) + own
 
 
+def _is_too_large(group: Group, request: JoinRequest) -> bool:
+    """A member that tells no more than before is not: assignments, which count too, came after it was let in."""
+    more = growth(group, request)
+    return more > 0 and group.size + more > MOST_OF_GROUP
+
+
 class GroupSettings(NamedTuple):
     """The broker's settings of the same names."""
 
@@ -65,7 +71,7 @@ class GroupMachine:
         outcome = Outcome()
         error = self._join_error(group, request)
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
-            group.turn_away(request.member_id)
+            self._turn_away(group, request)
             outcome.answer(waiter, JoinAnswer(error))
         elif error is not ErrorCode.NONE:
             outcome.answer(waiter, JoinAnswer(error, request.member_id))
@@ -90,7 +96,7 @@ class GroupMachine:
             return error
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if not self._has_room(group, request) or group.size + growth(group, request) > MOST_OF_GROUP:
+        if not self._has_room(group, request) or _is_too_large(group, request):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not group.supports(request.protocol_type, request.protocols):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -109,6 +115,13 @@ class GroupMachine:
         if group.state is GroupState.PREPARING_REBALANCE:
             return member_id in group.joining or len(group.joining) < self._settings.max_size
         return member_id in group.members or len(group.members) < self._settings.max_size
+
+    def _turn_away(self, group: Group, request: JoinRequest) -> None:
+        """A member that tells too much keeps its place as it was, and goes as any other: others get its share then."""
+        if self._has_room(group, request):
+            group.expect_no_more(request.member_id)
+        else:
+            group.turn_away(request.member_id)
 
     def _join_new(self, group: Group, request: JoinRequest, waiter: Waiter, now_ms: int, outcome: Outcome) -> None:
         prefix = request.client_id if request.instance_id is None else request.instance_id
