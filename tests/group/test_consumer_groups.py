@@ -170,6 +170,28 @@ def test_expressions_are_looked_up_before_they_are_matched(play: Play) -> None:
     play(body, topics=TopicsOfABroker(t=6))
 
 
+def test_members_go_whose_time_is_up_though_one_batch_cannot_hold_all_that_changes(play: Play) -> None:
+    """Member ids are the clients'. Those that stay would keep their partitions from everybody."""
+
+    async def body(scene: Scene) -> None:
+        append = scene.store.append
+
+        def bounded(partition: int, batch: bytes) -> Any:
+            if len(batch) > scene.store.takes:
+                raise ApiError(ErrorCode.MESSAGE_TOO_LARGE)
+            return append(partition, batch)
+
+        scene.store.append = bounded
+        for number in range(20):
+            assert (await Member(scene, f"{number:02}" + "m" * 32_000).beat()).error is ErrorCode.NONE
+        await asyncio.sleep(SESSION_S + 60)
+        group = group_of(scene)
+        assert group is not None
+        assert not group.members
+
+    play(body)
+
+
 def test_a_silent_member_is_put_out_and_the_others_get_its_part(play: Play) -> None:
     async def body(scene: Scene) -> None:
         one, other = await two(scene)

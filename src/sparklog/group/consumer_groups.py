@@ -223,7 +223,7 @@ class ConsumerGroups:
             self._groups.wake(hosted, wake_ms)
 
     async def expire(self, hosted: Hosted, group: ConsumerGroup) -> None:
-        """Remove the members that missed their deadlines; look again at the next deadline. In the group's turn."""
+        """Remove some members that missed their deadlines; look again at the next deadline. In the group's turn."""
         await self._look_up(group)
         missed = [each for each in hosted.timers.missed(self._groups.now_ms()) if each in group.members]
         next_ms = hosted.timers.next_ms()
@@ -232,13 +232,16 @@ class ConsumerGroups:
             for member_id in missed:
                 self._touch(hosted, group.members[member_id])  # it could not make itself heard
         elif missed:
-            _LOG.info("group %s loses %s, whose time is up", group.group_id, ", ".join(missed))
+            going = missed[: hosted.timers.at_once]
+            _LOG.info("group %s loses %d member(s) whose time is up, such as %s", group.group_id, len(going), going[0])
             try:
-                removing = self.machine.remove(group, missed, self._topics)
+                removing = self.machine.remove(group, going, self._topics)
                 await self._replace(hosted, await self._groups.take(removing, group.group_id))
                 next_ms = hosted.timers.next_ms()
+                hosted.timers.put_out(len(going), is_done=True)
             except ApiError:
                 next_ms = self._groups.now_ms() + _RETRY_MS
+                hosted.timers.put_out(len(going), is_done=False)
         if hosted.consumer is not None:
             self._wake(hosted, next_ms)
 

@@ -8,6 +8,9 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import MemberState
 
 
+_GO_AT_ONCE = 100
+
+
 @dataclass(slots=True)
 class Timers:
     """Milliseconds on a clock that never goes back, by member id. A member that misses one is put out of the group.
@@ -20,6 +23,8 @@ class Timers:
     revocations: dict[str, int] = field(default_factory=dict)
     joins: dict[str, int] = field(default_factory=dict)
     syncs: dict[str, int] = field(default_factory=dict)
+    at_once: int = _GO_AT_ONCE
+    """So many members are put out together: one batch has all that this changes, and must not be too large."""
 
     def follow(self, before: ConsumerGroup | None, after: ConsumerGroup, now_ms: int) -> None:
         """The group changed: a member that must revoke has its rebalance timeout from now on; one that left none."""
@@ -40,6 +45,10 @@ class Timers:
         """The members whose time is up."""
         every = (self.sessions, self.revocations, self.joins, self.syncs)
         return sorted({member_id for each in every for member_id, at_ms in each.items() if at_ms <= now_ms})
+
+    def put_out(self, count: int, *, is_done: bool) -> None:
+        """``count`` members were put out together, or could not be."""
+        self.at_once = _GO_AT_ONCE if is_done else max(count // 2, 1)
 
     def next_ms(self) -> int | None:
         every = (self.sessions, self.revocations, self.joins, self.syncs)
