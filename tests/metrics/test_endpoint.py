@@ -75,6 +75,32 @@ def test_a_scrape_under_way_does_not_keep_the_port_from_closing():
     run(test)
 
 
+def test_one_address_does_not_take_the_port_from_the_others():
+    async def test(endpoint):
+        async def taken():
+            reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.address.port)
+            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = await reader.read(100)
+            return writer, answer
+
+        held = []
+        try:
+            while len(held) < 64:
+                writer, answer = await taken()
+                held.append(writer)
+                if not answer:
+                    break
+            asked = await asyncio.open_connection("127.0.0.1", endpoint.address.port, local_addr=("127.0.0.2", 0))
+            held.append(asked[1])
+            asked[1].write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await asked[0].read(100)).startswith(b"HTTP/1.1 200")
+        finally:
+            for writer in held:
+                writer.close()
+
+    run(test)
+
+
 def test_a_port_that_is_taken_is_named():
     async def test(endpoint):
         other = MetricsEndpoint(endpoint._broker, BrokerConfig(metrics_port=endpoint.address.port))

@@ -64,7 +64,7 @@ class Timers:
             call()
 
 
-def played(play, monkeypatch, most=3, of_address=2):
+def played(play, monkeypatch, most=3, of_address=2, **more):
     async def main():
         inners = []
 
@@ -72,7 +72,7 @@ def played(play, monkeypatch, most=3, of_address=2):
             inners.append(Inner())
             return inners[-1]
 
-        connections = HttpConnections(make, most, of_address)
+        connections = HttpConnections(make, most, of_address, **more)
 
         def connect(address):
             protocol, transport = connections(), Transport(address)
@@ -105,6 +105,15 @@ def test_one_address_does_not_take_the_place_of_all(monkeypatch):
         assert not connect("b")[1].is_aborted
 
     played(play, monkeypatch)
+
+
+@pytest.mark.parametrize("near", ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"])
+def test_a_place_is_kept_for_a_client_on_this_machine(monkeypatch, near):
+    def play(connect, _):
+        assert [connect(each)[1].is_aborted for each in ("10.0.0.1", "fe80::1%eth0", "")] == [False, False, True]
+        assert [connect(near)[1].is_aborted for _ in range(2)] == [False, True]
+
+    played(play, monkeypatch, kept_for_loopback=1)
 
 
 @pytest.mark.parametrize("said", [[], [b"GET / HTTP/1.1\r\n"], [b"GET / HTTP/1.1\r\n\r", b"x\n"]])

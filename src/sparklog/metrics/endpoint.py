@@ -28,6 +28,9 @@ from sparklog.structs import Endpoint
 _STARTING = "the broker is starting"
 _KEEP_ALIVE_S = 75.0
 _CONNECTIONS = 64
+_OF_ADDRESS = 16
+"""One client must not keep out Prometheus, nor what looks whether the broker lives and is ready."""
+_OF_LOOPBACK = 16
 
 
 class MetricsEndpoint:
@@ -61,7 +64,8 @@ class MetricsEndpoint:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=_KEEP_ALIVE_S)
         await self._runner.setup()
         assert self._runner.server is not None
-        self._listening = await HttpConnections(self._runner.server, _CONNECTIONS, _CONNECTIONS).listen(sock)
+        connections = HttpConnections(self._runner.server, _CONNECTIONS, _OF_ADDRESS, _OF_LOOPBACK)
+        self._listening = await connections.listen(sock)
         self._loop_lag.start()
 
     async def close(self) -> None:

@@ -45,7 +45,8 @@ The page names topics and groups. So the port is on the loopback address unless 
 otherwise: there every user of the machine may read it. A broker with an authorizer does not open it to other machines
 without `sparklog.metrics.token.file`: Prometheus sends that token with `authorization: {credentials_file: FILE}`.
 `sparklog up --secure` has made one. `/health` and `/ready` name nothing and ask for no token. The port speaks plain
-HTTP; where it must be TLS, put a proxy before it.
+HTTP; where it must be TLS, put a proxy before it. It has 64 connections at a time, of one address 16; the last 16 are
+for clients on the broker's own machine.
 
 Alert rules, a configuration of Prometheus and a board for Grafana are in `conf/`; what to do about each alert is in
 [alerts.md](alerts.md).

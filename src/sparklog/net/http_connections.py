@@ -10,6 +10,7 @@ its place, for ever.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import ssl
 from collections import Counter
@@ -38,13 +39,18 @@ def http_socket(host: str, port: int, asked_by: str) -> socket.socket:
 class HttpConnections:
     """A factory of protocols for ``loop.create_server``: those that ``make`` makes, while there are few enough.
 
-    ``most`` are open at a time, ``most_of_address`` of one address.
+    ``most`` are open at a time, ``most_of_address`` of one address. The last ``kept_for_loopback`` are for clients on
+    this machine, such as what looks whether a container lives. Whoever is on this machine has many addresses, 127.0.0.0
+    to 127.255.255.255, and can take all places; whoever is elsewhere has those that route to it.
     """
 
-    def __init__(self, make: Callable[[], asyncio.Protocol], most: int, most_of_address: int) -> None:
+    def __init__(
+        self, make: Callable[[], asyncio.Protocol], most: int, most_of_address: int, kept_for_loopback: int = 0
+    ) -> None:
         self._make = make
         self._most = most
         self._most_of_address = most_of_address
+        self._kept_for_loopback = kept_for_loopback
         self._open: Counter[str] = Counter()
 
     def __call__(self) -> asyncio.Protocol:
@@ -59,7 +65,8 @@ class HttpConnections:
 
     def admit(self, address: str) -> bool:
         """Whether one more may be open; it counts from then on."""
-        is_admitted = self._open.total() < self._most and self._open[address] < self._most_of_address
+        most = self._most if _is_loopback(address) else self._most - self._kept_for_loopback
+        is_admitted = self._open.total() < most and self._open[address] < self._most_of_address
         if is_admitted:
             self._open[address] += 1
         return is_admitted
@@ -69,6 +76,14 @@ class HttpConnections:
         self._open[address] -= 1
         if not self._open[address]:
             del self._open[address]
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 class _Connection(asyncio.Protocol):
