@@ -100,7 +100,7 @@ def exact(value: int) -> int | str:
 
 
 async def body(request: web.Request) -> dict[str, Any]:
-    """The JSON object that a change comes with, in UTF-8.
+    """The JSON object that a request comes with, in UTF-8.
 
     Another charset is not looked for: to read some of Python's takes minutes, and anybody may name them. Raises
     HTTPRequestTimeout for a body that does not come: whoever sends a byte of it would keep the connection.

@@ -15,7 +15,7 @@ from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.web.apis.topics import described
-from sparklog.web.asked import exact, number, text
+from sparklog.web.asked import body, exact, number, text
 from sparklog.web.context import CONTEXT, reading
 from sparklog.web.decoding import AUTO, Decoding, Shown
 from sparklog.web.extents import NEWEST, STARTS, Extents, Start, extents, raise_all_failed
@@ -37,15 +37,19 @@ _PING_S: Final = 15.0
 
 
 async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
-    """A search; where it stopped is in ``next``, from which the next request goes on."""
+    """A search; where it stopped is in ``next``, from which the next request goes on.
+
+    That is a POST with ``next`` in its body: of 10,000 partitions it has some hundred kilobytes.
+    """
     query, decoding = request.query, request.app[CONTEXT].decoding
+    places = _places(await body(request)) if request.method == "POST" else None
     with visitor.stream(request.remote or ""):
         partitions = await _partitions(visitor, query)
         isolation = _one_of(query, "isolation", tuple(_ISOLATIONS))
         there = await extents(visitor, partitions, _ISOLATIONS[isolation])
         raise_all_failed(there)
         limit = number(query, "limit", 50, least=1, most=MOST_RECORDS)
-        start = await _start(visitor, query, there, limit)
+        start = await _start(visitor, query, there, limit) if places is None else _again(places, there)
         wanted = matching(text(query, "text", ""), text(query, "where", "anywhere"))
         scan = Scan(start, there.end, wanted, limit, visitor.clock)
         async with reader(visitor, isolation) as consumer:
@@ -129,16 +133,24 @@ async def _partitions(visitor: Visitor, query: Mapping[str, str]) -> list[TopicP
 
 
 async def _start(visitor: Visitor, query: Mapping[str, str], there: Extents, limit: int) -> dict[TopicPartition, int]:
-    """Where each partition begins: where the search before stopped, if ``next`` says so."""
-    if query.get("next"):
-        given = json.loads(text(query, "next"))
-        if not isinstance(given, dict):
-            raise ValueError("next is what the answer before gave")
-        start = {tp: number(given, str(tp.partition)) for tp in there.end if str(tp.partition) in given}
-        return {tp: there.end[tp] for tp in there.end} | start
+    """Where each partition begins."""
     kind = _one_of(query, "from", STARTS)
     newest = max(limit // max(len(there.end), 1), 1) if kind == NEWEST else 0
     return await Start(kind, number(query, "at", 0)).offsets(visitor, there, newest)
+
+
+def _places(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = told.get("next")
+    if not isinstance(found, dict):
+        raise ValueError("next is what the answer before gave")
+    return found
+
+
+def _again(places: Mapping[str, Any], there: Extents) -> dict[TopicPartition, int]:
+    """Where the search before stopped in each partition; one that is not among ``places`` it has seen to the end."""
+    return {
+        tp: number(places, str(tp.partition)) if str(tp.partition) in places else end for tp, end in there.end.items()
+    }
 
 
 def _one_of(query: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
@@ -187,6 +199,7 @@ def _part(shown: Shown | None) -> dict[str, Any] | None:
 
 ROUTES = [
     web.get("/api/records", reading(records)),
+    web.post("/api/records", reading(records)),
     web.get("/api/record", reading(record)),
     web.get("/api/tail", tail),
 ]

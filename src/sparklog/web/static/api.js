@@ -25,9 +25,10 @@ export async function get(name, parameters, signal) {
   return answered(await fetch(path(name, parameters), { signal, credentials: "same-origin" }));
 }
 
-export async function post(name, told) {
-  return answered(await fetch(`/api/${name}`, {
+export async function post(name, told, parameters, signal) {
+  return answered(await fetch(path(name, parameters), {
     method: "POST",
+    signal,
     credentials: "same-origin",
     headers: { "Content-Type": "application/json", "X-Sparklog-Token": session.token ?? "" },
     body: JSON.stringify(told ?? {}),

@@ -1,6 +1,6 @@
 // Records of a topic: a search, one record as a whole, and a live tail.
 
-import { events, get } from "/static/api.js";
+import { events, get, post } from "/static/api.js";
 import { address, bytes, count, h, problem, say, time } from "/static/dom.js";
 import { plain } from "/static/table.js";
 
@@ -113,7 +113,8 @@ export const records = {
       try {
         const wanted = read();
         history.replaceState(null, "", address("records", { ...wanted, at: given.at.value.trim() }));
-        const told = await get("records", { ...wanted, limit: LIMIT, next: next && JSON.stringify(next) }, mine.signal);
+        const asked = { ...wanted, limit: LIMIT };
+        const told = await (next ? post("records", { next }, asked, mine.signal) : get("records", asked, mine.signal));
         found = next ? [...found, ...told.records].slice(-1000) : told.records;
         draw();
         const why = { end: "to the end", records: "until there were enough", bytes: "until it had read enough", time: "until its time was over" };
