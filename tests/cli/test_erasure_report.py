@@ -6,7 +6,7 @@ from uuid import UUID
 import click
 import pytest
 
-from sparklog.cli.erasure_report import check_free, default_path, document_of, read_report, write_report
+from sparklog.cli.erasure_report import default_path, document_of, read_report, reserved, write_report
 from sparklog.client.admin.erasure import ErasedReplica, ErasureReport, SearchedSegment
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.structs import BrokerId, TopicPartition
@@ -32,16 +32,15 @@ REPORT = ErasureReport(
 
 def test_a_report_that_is_written_can_be_checked(tmp_path):
     path = tmp_path / "proof.json"
-    check_free(path)
-    write_report(path, REPORT)
+    with reserved(path):
+        write_report(path, REPORT)
     known = read_report(path)
     assert (known.topic, known.topic_id, known.ends) == ("users", UUID(int=1), {0: 40, 1: 41})
     assert (known.key_count, known.keys_sha256) == (2, "cd" * 32)
     assert json.loads(path.read_text()) == document_of(REPORT)
-    with pytest.raises(click.UsageError, match="is there already"):
-        check_free(path)
-    with pytest.raises(FileExistsError):
-        write_report(path, REPORT)
+    with pytest.raises(click.UsageError, match="is there already"), reserved(path):
+        pytest.fail("it was given away")
+    assert json.loads(path.read_text()) == document_of(REPORT)
 
 
 def test_all_that_a_report_says():
@@ -87,8 +86,8 @@ def test_what_is_no_report_is_refused(tmp_path, text):
 
 def test_a_report_has_a_name_of_its_own():
     assert default_path("users").name.startswith("erasure-users-2")
-    with pytest.raises(click.UsageError, match="there is no directory"):
-        check_free(default_path("no/users"))
+    with pytest.raises(click.UsageError, match="there is no directory"), reserved(default_path("no/users")):
+        pytest.fail("there is no such directory")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +12,7 @@ from uuid import UUID
 
 import click
 
+from sparklog.cli.display import in_words
 from sparklog.record.layout import MAX_INT32, MAX_INT64
 
 if TYPE_CHECKING:
@@ -74,18 +77,30 @@ def default_path(topic: str) -> Path:
     return Path(f"erasure-{topic}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
 
 
-def check_free(path: Path) -> None:
-    """Raises click.UsageError unless a report can be written there."""
-    if path.exists():
-        raise click.UsageError(f"{path} is there already: --report names another file")
-    if not path.absolute().parent.is_dir():
-        raise click.UsageError(f"{path} cannot be written: there is no directory {path.parent}")
+@contextmanager
+def reserved(path: Path) -> Iterator[None]:
+    """Make the file of a report, empty, before there is one; it goes again where the body fails.
+
+    Raises click.UsageError where none can be written.
+    """
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        raise click.UsageError(f"{path} is there already: --report names another file") from None
+    except OSError as error:
+        why = in_words(error) if path.absolute().parent.is_dir() else f"there is no directory {path.parent}"
+        raise click.UsageError(f"{path} cannot be written: {why}; --report names another file") from None
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 def write_report(path: Path, report: ErasureReport) -> None:
-    """Raises OSError, FileExistsError if the file has come meanwhile."""
-    with path.open("x") as file:
-        file.write(json.dumps(document_of(report), indent=2) + "\n")
+    """Into a file that is ``reserved``. Raises OSError."""
+    path.write_text(json.dumps(document_of(report), indent=2) + "\n")
 
 
 def read_report(path: Path) -> KnownErasure:

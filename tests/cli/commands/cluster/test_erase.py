@@ -1,10 +1,12 @@
 """``sparklog erase`` on a real cluster."""
 
+import errno
 import hashlib
 import json
 
 import pytest
 
+from sparklog.cli.commands.cluster import erase
 from sparklog.client import Producer
 from sparklog.client.admin.admin import Admin, NewTopic
 
@@ -145,6 +147,43 @@ def test_a_report_is_never_written_over_another(here, users, keys, tmp_path):
     assert (done.status, "is there already" in done.err) == (2, True)
     nowhere = here("erase", users, "--keys", keys, "--yes", "--report", "no/proof.json")
     assert (nowhere.status, "there is no directory no" in nowhere.err) == (2, True)
+
+
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_a_report_that_cannot_be_written_is_on_standard_output(here, users, keys, tmp_path, monkeypatch, output):
+    """Nothing else tells how far each partition was erased, and what each file then was."""
+
+    def full(path, _report):
+        path.write_text('{"format": 1, "comp')
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(erase, "write_report", full)
+        done = here("erase", users, "--keys", keys, "--yes", "--report", "proof.json", "--output", output)
+    assert done.status == 1
+    assert done.err == (
+        "sparklog: the report could not be written to proof.json: no space left on device; it is what standard output"
+        " has\n"
+    )
+    assert not (tmp_path / "proof.json").exists()
+    assert SECRET.decode() not in keys_read(here, users)
+    (tmp_path / "saved.json").write_text(done.out)
+    assert json.loads(done.out)["complete"]
+    assert here("erase", users, "--keys", keys, "--check", "saved.json").status == 0
+
+
+def test_nothing_is_erased_where_no_report_can_be_written(here, users, keys):
+    done = here("erase", users, "--keys", keys, "--yes", "--report", "/proc/proof.json")
+    assert (done.status, done.out) == (2, "")
+    assert "/proc/proof.json cannot be written: " in done.err
+    assert SECRET.decode() in keys_read(here, users)
+
+
+def test_a_command_that_erases_nothing_leaves_no_empty_report(here, users, keys, tmp_path):
+    assert here("erase", users, "--keys", keys, "--report", "proof.json").status == 2
+    assert here("erase", users, "--keys", keys, "--yes", "--report", "proof.json", "-p", "7").status == 1
+    assert not (tmp_path / "proof.json").exists()
+    assert here("erase", users, "--keys", keys, "--yes", "--report", "proof.json").status == 0
 
 
 def test_what_there_is_not_is_named_and_what_is_internal_is_refused(here, users, keys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option
-from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.cli.display import confirm, counted, in_words, output_option, show_json, show_table
 from sparklog.cli.erasure_report import (
     KnownErasure,
-    check_free,
     default_path,
     document_of,
     read_report,
+    reserved,
     write_report,
 )
 from sparklog.cli.internal import is_internal_topic
@@ -111,20 +112,34 @@ def _run(topic: str, options: _Options) -> None:
         raise click.UsageError("--check searches what the report is of: it takes no --dry-run and no --partition")
     known = None if options.checked is None else _compared(options.checked, topic, keys)
     path = options.report_path if options.only_searches else options.report_path or default_path(topic)
+    with nullcontext() if path is None else reserved(path):
+        report = _report(topic, keys, known, options)
+        if path is not None:
+            _write(path, report)
+    _show(report, options)
     if path is not None:
-        check_free(path)
+        click.echo(f"the report: {path}", err=True)
+    _judge(report, is_dry_run=options.dry_run)
+
+
+def _report(topic: str, keys: list[bytes], known: KnownErasure | None, options: _Options) -> ErasureReport:
+    """Erase, or only search, when the user has been asked."""
     with administered(options.bootstrap, [topic], job=ERASE) as admin:
         if is_internal_topic(admin.describe_topics([topic])[topic]):
             raise click.UsageError(f"{topic} is internal: nothing is erased from it")
         if not options.only_searches:
             _ask(topic, keys, options)
-        report = _erased(admin, topic, keys, known, options)
-    if path is not None:
+        return _erased(admin, topic, keys, known, options)
+
+
+def _write(path: Path, report: ErasureReport) -> None:
+    """Where that fails the report is shown in full: nothing else tells of what was erased."""
+    try:
         write_report(path, report)
-    _show(report, options)
-    if path is not None:
-        click.echo(f"the report: {path}", err=True)
-    _judge(report, is_dry_run=options.dry_run)
+    except OSError as error:
+        show_json(document_of(report))
+        why = f"the report could not be written to {path}: {in_words(error)}"
+        raise SparklogError(f"{why}; it is what standard output has") from error
 
 
 def _compared(path: Path, topic: str, keys: list[bytes]) -> KnownErasure:
