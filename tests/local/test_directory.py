@@ -35,6 +35,12 @@ def test_where_no_cluster_can_be_kept_it_is_said_what_to_do(tmp_path, place):
         directory.lock()
 
 
+def test_a_comma_in_its_path_is_refused_for_brokers_take_that_for_two_directories(tmp_path):
+    directory = f"{tmp_path}/acme,inc/data"
+    with pytest.raises(ConfigError, match=f"no cluster can be kept in {directory}: .*; choose .* without a comma"):
+        ClusterDirectory(directory)
+
+
 def test_a_full_disk_is_called_one(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

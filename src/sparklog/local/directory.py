@@ -25,7 +25,18 @@ _BROKER = re.compile(r"broker-(\d+)")
 
 
 class ClusterDirectory(LockedDirectory):
-    """The names above, the lock, and the remembered ports."""
+    """The names above, the lock, and the remembered ports.
+
+    Raises ConfigError for one with a comma in its path.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        if "," in str(self.root):
+            raise ConfigError(
+                f"no cluster can be kept in {self.root}: brokers are told by log.dirs where their records are to lie,"
+                " and take a comma for the end of one directory's name; choose a directory (--data) without a comma"
+            )
 
     def zookeeper(self, member: int | None = None) -> Path:
         """The data of the only ZooKeeper, or of a ``member`` of an ensemble."""
