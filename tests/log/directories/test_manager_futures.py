@@ -241,7 +241,8 @@ def test_a_file_is_removed_in_the_background_once(rig):
     failures = []
     rig.logs.on_failure = lambda *failure: failures.append(failure)
     rig.logs.unlink_later(path)
-    assert [where for where, _ in failures] == [rig.log.directory]
+    assert [where for where, _ in failures] == [rig.a]
+    assert str(path) in failures[0][1]
     rig.logs.remove_later(path)
     assert not path.exists()
 

@@ -576,8 +576,8 @@ class LogManager:
         self._in_background(partial(remove_doomed, doomed), doomed)
 
     def unlink_later(self, path: Path) -> None:
-        """Remove a file in the background; a start removes one that stays."""
-        self._in_background(lambda: path.unlink(missing_ok=True), path)
+        """Remove a file of a partition in the background; a start removes one that stays."""
+        self._in_background(lambda: path.unlink(missing_ok=True), path.parent)
 
     def truncate_to(self, tp: TopicPartition, offset: int) -> None:
         """Drop what the partition holds at or beyond ``offset``, the recovery point on the disk first.
