@@ -21,6 +21,7 @@ from sparklog.log.files import (
     path_aside,
     remove_files,
     remove_temporaries,
+    remove_tree,
     rename_deleted,
     segment_path,
     segment_paths,
@@ -277,6 +278,19 @@ def test_a_doomed_file_goes_at_once_where_there_is_no_room_for_its_new_name(tmp_
     refuse(errno.ENOSPC)
     assert rename_deleted(path) == tmp_path / "x.deleted"
     assert not path.exists()
+
+
+def test_what_the_disk_lists_and_does_not_have_is_said(tmp_path, monkeypatch):
+    """It could be tried again for ever."""
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "x").touch()
+
+    def unlink(path, **_):
+        raise FileNotFoundError(errno.ENOENT, "no such file", path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    with pytest.raises(FileNotFoundError):
+        remove_tree(tmp_path / "t-0")
 
 
 def test_a_directory_is_made_with_all_above_it_and_synced_into_each(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from uuid import UUID
@@ -351,6 +352,27 @@ def test_what_a_move_could_not_remove_is_in_no_later_moves_way(tmp_path, aim):
             await stage.moved()
             assert (stage.home(), stage.contents(), stage.logs.dirs.failed) == (aim, before, {})
             await stage.until(lambda: [*map(stage.names, "abc")].count([]) == 2)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("why", ["a person has removed it", "its new name was not made to last"])
+def test_what_is_left_of_a_move_and_gone_since_is_in_no_later_moves_way(tmp_path, why):
+    async def test():
+        async with stage_at(tmp_path) as stage:
+            if why == "a person has removed it":
+                await leave_something(stage)
+                shutil.rmtree(stage.homes["a"] / "t-0")
+            else:
+                stage.lead()
+                stage.append(batch())
+                with FaultyFiles(stage.homes["a"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("fsync",)):
+                    await stage.alter("b")
+                    await stage.moved()
+            before = stage.contents()
+            await stage.alter("c")
+            await stage.moved()
+            assert (stage.home(), stage.contents(), stage.logs.dirs.failed) == ("c", before, {})
 
     asyncio.run(test())
 

@@ -88,17 +88,39 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a partition's directory (``path_aside``) with all that is in it. Raises OSError.
+    """Remove a partition's directory (``path_aside``) with all that is in it; a person may do so at the same time.
+    Raises OSError.
 
     Of one that is a link, also what that leads to if it has the partition's name: else it may be another's.
     """
     if not directory.is_symlink():
-        shutil.rmtree(directory)
+        _remove_all(directory)
         return
     target = directory.resolve()
-    if target.exists() and directory.name.startswith(f"{target.name}."):
-        shutil.rmtree(target)
-    directory.unlink()
+    if directory.name.startswith(f"{target.name}."):
+        _remove_all(target)
+    directory.unlink(missing_ok=True)
+
+
+def _remove_all(directory: Path) -> None:
+    gone = None
+    while directory.exists():
+        try:
+            shutil.rmtree(directory)
+        except FileNotFoundError as error:
+            if error.filename == gone:  # the disk lists what it does not have
+                raise
+            gone = error.filename
+
+
+def rename_aside(directory: Path, aside: Path) -> None:
+    """Give a partition's directory its last name, ``path_aside``; durable on return. One that is gone is gone.
+
+    Raises OSError.
+    """
+    with suppress(FileNotFoundError):  # a person has removed it; if all of the log directory is gone, the sync says
+        os.rename(directory, aside)
+    sync_directory(directory.parent)
 
 
 def draft_suffix(tag: str) -> str:

@@ -503,6 +503,44 @@ def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(later, t
     manager.close()
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_what_a_person_has_removed_of_deleted_partitions_is_removed(later, tmp_path, monkeypatch, when):
+    """Who needs the room types ``rm -rf *-delete``, while the broker is at it."""
+    manager = filled(later, tmp_path)
+    manager.delete(ONE)
+    (doomed,) = tmp_path.glob("*-delete")
+    if when == "before":
+        shutil.rmtree(doomed)
+    else:
+        unlink = os.unlink
+
+        def unlink_twice(*args, **how):
+            unlink(*args, **how)
+            unlink(*args, **how)
+
+        monkeypatch.setattr(os, "unlink", unlink_twice)
+    later.run()
+    monkeypatch.undo()
+    assert (manager.dirs.failed, list(manager.logs), doomed.exists()) == ({}, [TWO], False)
+    manager.close()
+
+
+@pytest.mark.parametrize("how", ["its new name was not made to last", "a person has removed it"])
+def test_what_was_made_ahead_in_vain_and_is_gone_is_no_failure(later, tmp_path, how):
+    manager = filled(later, tmp_path)
+    third = TopicPartition("third", 0)
+    unwanted = manager.plan([NewPartition(third, None, ID)])()
+    if how == "a person has removed it":
+        shutil.rmtree(unwanted[third].path)
+    else:
+        with FaultyFiles(tmp_path, fail_at=0, error=errno.ENOSPC, steps=("fsync",)):
+            manager.discard(unwanted)
+        assert not unwanted[third].path.exists()
+    manager.discard(unwanted)
+    assert manager.dirs.failed == {}
+    manager.close()
+
+
 def test_deleting_needs_no_room_and_flushes_nothing(later, tmp_path):
     manager = filled(later, tmp_path)
     with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=NEED_ROOM) as files:

@@ -202,8 +202,6 @@ class FutureLogs:
         """Remove a copy; on the disk thread. Raises LogDirFailed."""
         try:
             moved.remove(path, tp)
-        except FileNotFoundError:
-            pass
         except OSError as error:
             raise disk_refused(f"cannot remove {path}", error) from error
 

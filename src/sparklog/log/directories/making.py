@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import LogError
-from sparklog.log.files import partition_path, remove_tree, sync_directory
+from sparklog.log.files import partition_path, remove_tree, rename_aside, sync_directory
 from sparklog.log.log import Log
 from sparklog.structs import TopicPartition
 
@@ -64,6 +64,5 @@ def make_directories(home: Path, partitions: Iterable[TopicPartition]) -> set[To
 
 def remove_directory(path: Path, doomed: Path) -> None:
     """Remove ``path``, under another name first: a crash leaves it whole under its own, or to be removed."""
-    path.rename(doomed)
-    sync_directory(doomed.parent)
+    rename_aside(path, doomed)
     remove_tree(doomed)

@@ -25,6 +25,7 @@ from sparklog.log.files import (
     future_path,
     path_aside,
     remove_tree,
+    rename_aside,
     sync_directory,
     write_atomically,
 )
@@ -156,8 +157,7 @@ def settle_futures(here: Mapping[TopicPartition, list[Path]], partitions: Found)
 def rename_doomed(directory: Path, tp: TopicPartition) -> Path:
     """The name under which it is to be removed, now or by the next start; durable on return."""
     doomed = path_aside(directory, tp, DELETED_DIR_SUFFIX)
-    os.rename(directory, doomed)
-    sync_directory(directory.parent)
+    rename_aside(directory, doomed)
     return doomed
 
 
