@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from group.test_pending import end as end_transaction
 from group.test_runtime_removal import refused_deletion, tombstones
 
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.group import metadata_manager
 from sparklog.group.classic.group import CommittedOffset, Group, GroupState
 from sparklog.group.classic.requests import (
     CommitRequest,
@@ -321,6 +322,80 @@ def test_who_hangs_up_is_in_the_group_all_the_same(play: Play) -> None:
         gate.set_result(None)
         await asyncio.sleep(0.1)
         assert group_of(scene).members.keys() == {"mine"}
+
+    play(body)
+
+
+async def hold_turn(scene: Scene) -> Callable[[], Coroutine[Any, Any, None]]:
+    """The group's turn is held until the result is called."""
+    gate = scene.loop.create_future()
+    scene.store.gate = lambda: gate
+    join = asyncio.ensure_future(Member(scene, "holds the turn").beat())
+    await asyncio.sleep(0.1)
+    scene.store.gate = None
+
+    async def end() -> None:
+        gate.set_result(None)
+        await join
+        await asyncio.sleep(0.1)
+
+    return end
+
+
+async def give_up(work: Coroutine[Any, Any, Any]) -> None:
+    """The client asks, and hangs up while its request waits for the group's turn."""
+    asked = asyncio.ensure_future(work)
+    await asyncio.sleep(0.1)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+
+
+def test_who_hangs_up_before_the_groups_turn_was_his_is_forgotten(play: Play) -> None:
+    """Else the requests of those who come and go are in memory without an end."""
+
+    async def body(scene: Scene) -> None:
+        end_turn = await hold_turn(scene)
+        for number in range(50):
+            await give_up(Member(scene, f"m{number}").beat(topics=frozenset({"x" * 30_000})))
+            await give_up(Classic(scene).join())
+        await end_turn()
+        assert group_of(scene).members.keys() == {"holds the turn"}
+
+    play(body)
+
+
+@pytest.mark.parametrize("is_classic", [False, True])
+def test_who_leaves_and_hangs_up_has_left_the_group(play: Play, is_classic: bool) -> None:
+    async def body(scene: Scene) -> None:
+        leaves: Any = Classic(scene, "leaves") if is_classic else Member(scene, "leaves")
+        stays = Member(scene, "stays")
+        await stays.beat()
+        await (leaves.join() if is_classic else leaves.beat())
+        end_turn = await hold_turn(scene)
+        members = scene.groups.members
+        leaving = [MemberIdentity(leaves.member_id, None)]
+        await give_up(members.leave(GROUP, leaving) if is_classic else leaves.beat(-1))
+        await end_turn()
+        assert group_of(scene).members.keys() == {"stays", "holds the turn"}
+
+    play(body)
+
+
+def test_who_hangs_up_leaves_in_memory_only_so_much_of_his_leave(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_manager, "_KEPT_AT_MOST", 2500)
+
+    async def body(scene: Scene) -> None:
+        leaving = [Member(scene, name) for name in "abc"]
+        for each in leaving:
+            await each.beat()
+        for left in ({"c"}, EMPTY):  # what was kept before takes no room
+            end_turn = await hold_turn(scene)
+            for each in leaving:
+                if each.member_id in group_of(scene).members:
+                    await give_up(each.beat(-1, topics=frozenset({"x" * 3000})))
+            await end_turn()
+            assert group_of(scene).members.keys() - {"holds the turn"} == left
 
     play(body)
 

@@ -9,9 +9,9 @@ the log: the group changes, and the member is told to ask again.)
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from sparklog.config.broker import ASSIGNOR_CLASSES, BrokerConfig
 from sparklog.errors import ApiError, ErrorCode, ProtocolError
@@ -79,7 +79,13 @@ class ConsumerGroups:
         try:
             self._check(request)
             quiet = self._quiet(request)
-            return quiet if quiet is not None else await asyncio.shield(self._groups.spawn(self._heartbeat(request)))
+            if quiet is not None:
+                return quiet
+            said, leaving = request, list[MemberIdentity]()
+            if request.leaves:
+                said, leaving = request.farewell, [MemberIdentity(request.member_id, request.instance_id)]
+            act = partial(self._heartbeat, said)
+            return await self._groups.in_turn(said.group_id, act, leaving=leaving)
         except ApiError as error:
             return ConsumerAnswer(error.code, error.reason or None)
 
@@ -110,19 +116,18 @@ class ConsumerGroups:
             self._touch(hosted, hosted.consumer.members[request.member_id])
         return answer
 
-    async def _heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
-        async with self._groups.turn(request.group_id) as hosted:
-            await self._look_up(hosted.consumer, request.regex)
-            before, upgrade = self._begin(hosted, request)
-            decide = self.machine.leave if request.leaves else self.machine.heartbeat
-            deciding = decide(before, request, self._topics)  # what is refused is so in this turn of the loop
-            if hosted.group.members:
-                self._apply(hosted, self._classic_machine.upgrading(hosted.group, self._groups.now_ms()))
-            decision = await self._groups.take(deciding, request.group_id)
-            await self._replace(hosted, decision.group, upgrade=upgrade)
-            if hosted.consumer is not None and not request.leaves:
-                self._touch(hosted, hosted.consumer.members[str(decision.answer.member_id)])
-            return decision.answer
+    async def _heartbeat(self, request: ConsumerHeartbeat, hosted: Hosted) -> ConsumerAnswer:
+        await self._look_up(hosted.consumer, request.regex)
+        before, upgrade = self._begin(hosted, request)
+        decide = self.machine.leave if request.leaves else self.machine.heartbeat
+        deciding = decide(before, request, self._topics)  # what is refused is so in this turn of the loop
+        if hosted.group.members:
+            self._apply(hosted, self._classic_machine.upgrading(hosted.group, self._groups.now_ms()))
+        decision = await self._groups.take(deciding, request.group_id)
+        await self._replace(hosted, decision.group, upgrade=upgrade)
+        if hosted.consumer is not None and not request.leaves:
+            self._touch(hosted, hosted.consumer.members[str(decision.answer.member_id)])
+        return decision.answer
 
     async def _look_up(self, group: ConsumerGroup | None, regex: str | None = None) -> None:
         """Have what the members' expressions match at hand for what is decided in this turn of the loop."""

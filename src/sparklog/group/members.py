@@ -8,8 +8,9 @@ is decided, and counts only once it is replicated.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from sparklog.config.broker import BrokerConfig
@@ -154,7 +155,8 @@ class MemberRequests:
             return LeaveAnswer(error)
         if not self._is_plain(group_id):
             try:
-                answered = await self._in_turn(group_id, lambda hosted: self._leave_consumers(hosted, members))
+                act = partial(self._leave_consumers, members)
+                answered = await self._in_turn(group_id, act, leaving=members)
             except ApiError as failure:
                 return LeaveAnswer(failure.code)
             if answered is not None:
@@ -164,7 +166,7 @@ class MemberRequests:
         self._apply(hosted, outcome)
         return answer
 
-    async def _leave_consumers(self, hosted: Hosted, members: list[MemberIdentity]) -> LeaveAnswer | None:
+    async def _leave_consumers(self, members: list[MemberIdentity], hosted: Hosted) -> LeaveAnswer | None:
         return None if hosted.consumer is None else await self._consumers.leave(hosted, hosted.consumer, members)
 
     def _is_plain(self, group_id: str) -> bool:
@@ -172,17 +174,18 @@ class MemberRequests:
         hosted = self._groups.find(group_id)
         return hosted is None or (hosted.consumer is None and not hosted.turn.locked())
 
-    async def _in_turn(self, group_id: str, act: Callable[[Hosted], Coroutine[Any, Any, T | None]]) -> T | None:
-        """What ``act`` says in the group's turn, also if the client hangs up. Raises ApiError.
+    async def _in_turn(
+        self,
+        group_id: str,
+        act: Callable[[Hosted], Coroutine[Any, Any, T | None]],
+        *,
+        leaving: Collection[MemberIdentity] = (),
+    ) -> T | None:
+        """``GroupMetadataManager.in_turn``. Raises ApiError.
 
         None leaves it to the machine of the classic protocol, whose group it is, ours and loaded, when this returns.
         """
-
-        async def run() -> T | None:
-            async with self._groups.turn(group_id) as hosted:
-                return await act(hosted)
-
-        answer = await asyncio.shield(self._groups.spawn(run()))
+        answer = await self._groups.in_turn(group_id, act, leaving=leaving)
         if answer is not None:
             return answer
         error = self._groups.status(group_id)  # the turn is over, and with it what was known of the group

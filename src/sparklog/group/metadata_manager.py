@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.group import Group, GroupState
+from sparklog.group.classic.requests import MemberIdentity
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.offsets import build_tombstones, partition_for
 from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
@@ -28,6 +29,10 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _BURY_AGAIN_S = 10.0
 _BURIED_AT_ONCE = 2000
+_KEPT_AT_MOST = 16 << 20
+"""Bytes of what waits for a turn though its client has hung up."""
+_OF_ONE_KEPT = 1000
+"""Bytes, beside its ids."""
 _LONGEST_STRING = (1 << 15) - 1
 """What an id or a text may take in a record, in bytes of UTF-8."""
 
@@ -60,6 +65,7 @@ class GroupMetadataManager:
         self.led: dict[int, LedPartition] = {}
         self._on_wake = on_wake
         self._tasks = Tasks(loop, _on_failure)
+        self._kept = 0
 
     def now_ms(self) -> int:
         """On a clock that never goes back."""
@@ -121,6 +127,48 @@ class GroupMetadataManager:
                     finally:
                         self.loop.call_soon(hosted.keep)  # when the turn is over
                     return
+
+    async def in_turn(
+        self,
+        group_id: str,
+        act: Callable[[Hosted], Coroutine[Any, Any, T]],
+        *,
+        leaving: Collection[MemberIdentity] = (),
+    ) -> T:
+        """What ``act`` says in the group's turn; once it has that, it goes on also if the client hangs up.
+
+        Until then it goes with its client, on whose account its memory is. Where members are ``leaving`` it stays, as
+        long as that does not come to much: a client hangs up as soon as it has said so. Raises ApiError.
+        """
+        has_turn = False
+
+        async def run() -> T:
+            nonlocal has_turn
+            async with self.turn(group_id) as hosted:
+                has_turn = True
+                return await act(hosted)
+
+        work = self.spawn(run())
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if not has_turn and not (leaving and self._keeps(work, group_id, leaving)):
+                work.cancel()
+            raise
+
+    def _keeps(self, work: asyncio.Future[Any], group_id: str, leaving: Collection[MemberIdentity]) -> bool:
+        """Whether there is room for it without a client."""
+        ids = sum(len(each.member_id) + len(each.instance_id or "") for each in leaving)
+        size = _OF_ONE_KEPT + len(group_id) + ids
+        if self._kept + size > _KEPT_AT_MOST:
+            return False
+
+        def done(_: asyncio.Future[Any]) -> None:
+            self._kept -= size
+
+        self._kept += size
+        work.add_done_callback(done)
+        return True
 
     def is_current(self, hosted: Hosted) -> bool:
         """Whether the group is still coordinated here, has not been removed, and no other of its name has begun."""

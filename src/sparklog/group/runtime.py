@@ -173,29 +173,29 @@ class GroupCoordinator:
             return error
         if self._groups.find(group_id) is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        return await asyncio.shield(self._groups.spawn(self._delete(group_id)))
-
-    async def _delete(self, group_id: str) -> ErrorCode:
-        """The tombstones are made ready while others have the loop, and nothing has changed; then the group goes whole,
-        in one turn of the loop.
-        """
         try:
-            async with self._groups.turn(group_id) as hosted:  # so it gets no members meanwhile
-                error = delete_error(None if hosted.is_empty else hosted.group, hosted.consumer)
-                if error is not ErrorCode.NONE:
-                    return error
-                ready = {tp: offset_key(group_id, tp) async for tp in self._groups.turns.paced(hosted.group.partitions)}
-                now_ms = self._groups.clock.now_ms()
-                batches = await self._groups.take(building_tombstones(ready.values(), now_ms), group_id)
-                if not self._groups.is_current(hosted):
-                    return ErrorCode.NOT_COORDINATOR
-                late = [offset_key(group_id, tp) for tp in hosted.group.partitions if tp not in ready]
-                late += hosted.end()
-                batches += build_tombstones(late, now_ms)
-                buried = self._groups.bury_built(hosted.partition, [*ready.values(), *late], batches)
+            buried = await self._groups.in_turn(group_id, self._delete)  # so it gets no members meanwhile
         except ApiError as failure:
             return failure.code
-        return await buried
+        return await asyncio.shield(buried)
+
+    async def _delete(self, hosted: Hosted) -> asyncio.Task[ErrorCode]:
+        """The tombstones are made ready while others have the loop, and nothing has changed; then the group goes whole,
+        in one turn of the loop. Raises ApiError.
+        """
+        group_id = hosted.group.group_id
+        error = delete_error(None if hosted.is_empty else hosted.group, hosted.consumer)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        ready = {tp: offset_key(group_id, tp) async for tp in self._groups.turns.paced(hosted.group.partitions)}
+        now_ms = self._groups.clock.now_ms()
+        batches = await self._groups.take(building_tombstones(ready.values(), now_ms), group_id)
+        if not self._groups.is_current(hosted):
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        late = [offset_key(group_id, tp) for tp in hosted.group.partitions if tp not in ready]
+        late += hosted.end()
+        batches += build_tombstones(late, now_ms)
+        return self._groups.bury_built(hosted.partition, [*ready.values(), *late], batches)
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeletion:
         """Forget the group's offsets in these partitions, some hundred at most; returns once that is replicated."""

@@ -38,6 +38,11 @@ class ConsumerHeartbeat(NamedTuple):
         return self.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
 
     @property
+    def farewell(self) -> ConsumerHeartbeat:
+        """As much of it as counts where the member leaves."""
+        return ConsumerHeartbeat(self.group_id, self.member_id, self.epoch, "", "", self.instance_id)
+
+    @property
     def is_full(self) -> bool:
         """Whether the member says everything: it joins, or is not sure that its last request arrived."""
         subscribes = self.topics is not None or self.regex is not None
