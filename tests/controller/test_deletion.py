@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 from sparklog.controller.context import ControllerContext, Departure
 from sparklog.controller.deletion import TopicDeletions
@@ -37,7 +38,7 @@ class Stage:
 
     def __init__(self):
         self.forgotten = []
-        self.channels = {each: Channel(each) for each in (1, 2)}
+        self.channels: dict[int, Any] = {each: Channel(each) for each in (1, 2)}
         self.context = ControllerContext(9, 0, brokers={id_: each.broker for id_, each in self.channels.items()})
         self.context.assign(TopicAssignment("t", {0: (1,), 1: (1,)}))
         self.context.states = {tp: PartitionState(1, 5, (1,), 9) for tp in (MOVED, STILL)}

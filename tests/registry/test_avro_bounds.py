@@ -75,7 +75,7 @@ def test_a_decimal_of_very_many_zeros_is_not_written_out(registry):
 
 
 def test_a_schema_of_too_many_levels_is_refused(registry):
-    deep = "int"
+    deep: object = "int"
     for _ in range(600):
         deep = {"type": "array", "items": deep}
     with pytest.raises(SerializationError, match="nested too deeply"):

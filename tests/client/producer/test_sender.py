@@ -1,6 +1,7 @@
 """The sender against brokers that answer as they are told: what cannot be made to happen with real ones."""
 
 import asyncio
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -305,7 +306,8 @@ def test_without_answers_what_a_broker_does_not_read_is_sent_over_another_connec
             await producer.start()
             await (await producer.send("t", b"x"))
             for writer in scene.brokers[0]._open.values():
-                writer.transport.pause_reading()
+                transport: Any = writer.transport
+                transport.pause_reading()
             futures = [await producer.send("t", bytes(1 << 20)) for _ in range(24)]
             await producer.close()
             assert all(each.exception() is None for each in futures)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import MemberState
 
-
 _GO_AT_ONCE = 100
 
 

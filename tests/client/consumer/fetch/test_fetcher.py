@@ -297,7 +297,7 @@ def test_each_record_is_given_once_and_in_order_however_partitions_are_paused(se
             for tp in given:
                 choose.choice([rig.subscription.pause, rig.subscription.resume])([tp])
             for record in rig.buffer.take(choose.randrange(1, 5)):
-                given[record.topic, record.partition].append(record.offset)
+                given[TopicPartition(record.topic, record.partition)].append(record.offset)
             rig.fetching.send()
             for _ in range(choose.randrange(10)):
                 await asyncio.sleep(0)
