@@ -122,7 +122,6 @@ def test_a_directory_that_cannot_be_is_one_line_that_says_what_to_do(run, tmp_pa
     assert f"'--data': Directory '{tmp_path}/file' is a file." in refused.err
 
 
-@pytest.mark.parametrize("pages", [0, 1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_directory_with_a_comma_is_refused_and_nothing_made(run, tmp_path):
     refused = run("up", "--data", tmp_path / "acme,inc", "--port", "0")
     assert (refused.status, refused.out) == (1, "")
@@ -130,6 +129,7 @@ def test_a_directory_with_a_comma_is_refused_and_nothing_made(run, tmp_path):
     assert not [*tmp_path.glob("acme*")]
 
 
+@pytest.mark.parametrize("pages", [0, 1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_disk_that_is_full_is_named_with_what_to_do(run, disk_of, pages):
     """Whether there is no room for the lock, the ports, the settings of ZooKeeper, or what that writes itself."""
     disk = disk_of("3m")
