@@ -82,6 +82,9 @@ class Cluster:
     def leader(self, tp):
         return Endpoint("b", self.current), None
 
+    def leaderless(self, partitions):
+        return {}
+
     def invalidate(self, topic):
         pass
 

@@ -46,6 +46,9 @@ class _Leader:
     def backoff(self, timeout_ms):
         return Backoff(self.config, self.clock, timeout_ms)
 
+    def leaderless(self, partitions):
+        return {}
+
     def invalidate(self, topic):
         self.invalidated.append(topic)
 

@@ -94,14 +94,10 @@ class ClusterMetadata:
     def leader(self, tp: TopicPartition) -> tuple[Endpoint, TopicInfo]:
         """Where the leader of ``tp`` listens. Raises ApiError: retriable while there is none, else not."""
         topic = self.topic(tp.topic)
-        info = topic.partition(tp.partition)
-        if info is None:
-            self.invalidate(tp.topic)
-            raise no_such_partition(topic, tp.partition)
-        endpoint = self._leaders.brokers.get(info.leader)
+        endpoint = self.known_leader(tp)
         if endpoint is None:
             self.invalidate(tp.topic)
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
+            raise _leaderless(topic, tp)
         return endpoint, topic
 
     def known_leader(self, tp: TopicPartition) -> Endpoint | None:
@@ -142,6 +138,12 @@ class ClusterMetadata:
                 groups.setdefault(endpoint, []).append(tp)
         return groups, leaderless
 
+    def leaderless(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
+        """Why some of these have no leader, as ``leader`` would say; one Metadata request for all topics not known."""
+        _, found = self.led(partitions)
+        topics = {tp.topic: self._leaders.topic(tp.topic) for tp in found}
+        return {tp: _leaderless(topic, tp) for tp in found if (topic := topics[tp.topic]) is not None}
+
     def invalidate(self, topic: str) -> None:
         """Ask again before the next use of ``topic``: its leaders have moved, or may have."""
         self._leaders.invalidate(topic)
@@ -175,3 +177,9 @@ class ClusterMetadata:
         if self.cluster_id is None:
             self.cluster_id = info.cluster_id
         return info
+
+
+def _leaderless(topic: TopicInfo, tp: TopicPartition) -> ApiError:
+    if topic.partition(tp.partition) is None:
+        return no_such_partition(topic, tp.partition)
+    return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")

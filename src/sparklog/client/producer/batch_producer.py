@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 
 from sparklog.client.cluster.metadata import ClusterMetadata
@@ -23,6 +23,8 @@ Batch = bytes | bytearray
 _Batches = dict[TopicPartition, Batch]
 OnWait = Callable[[SparklogError], object]
 """Told, before each pause, of what is to be tried again and may pass by itself."""
+_MOST_WAITING = 32 << 20
+"""Bytes of batches to be sent again, beyond which no further one is taken."""
 Reroute = Callable[[TopicPartition], TopicPartition]
 """Where a batch goes that is to be sent again: to its partition, or to another where nothing binds it."""
 
@@ -40,8 +42,9 @@ class _Pipeline:
 class BatchProducer:
     """Takes one record batch (v2, whole, with its CRC) at a time; ``flush`` returns when all are acknowledged.
 
-    A request carries at most one batch a partition, as brokers demand. Retriable errors are retried until
-    ``delivery.timeout.ms`` after the last success; an error that is not raises ApiError naming the partition. These
+    A request carries at most one batch a partition, as brokers demand. A batch is sent again after a retriable error
+    for ``delivery.timeout.ms``, counted anew with each success of its partition, whatever others do; an error that is
+    not retriable raises ApiError naming the partition. While many bytes wait to be sent again, ``send`` blocks. These
     batches have no numbers: one that is sent again may be written twice, and change places with others of its
     partition. An IdempotentBatchProducer's are written once and in order. Not for several threads.
     """
@@ -60,6 +63,12 @@ class BatchProducer:
         self._retries: deque[tuple[TopicPartition, Batch]] = deque()
         self._backoff: Backoff | None = None
         self._last_error: SparklogError | None = None
+        self._failures: dict[int, tuple[float, SparklogError]] = {}
+        """Since when a batch, by its ``id``, is sent again, and why the last time."""
+        self._acknowledged_at: dict[TopicPartition, float] = {}
+        """The last success of each partition while anything was sent again."""
+        self._moved: set[str] = set()
+        """Topics of which metadata is to be asked before the next try."""
         self._broken_off: set[int] = set()
         self.acknowledged_bytes = 0
         self.acknowledged_records = 0
@@ -79,6 +88,8 @@ class BatchProducer:
     def send(self, tp: TopicPartition, batch: Batch) -> None:
         """Queue a batch; blocks while its broker has as many requests in flight as are allowed."""
         self._resend()
+        while sum(len(waiting) for _, waiting in self._retries) > _MOST_WAITING:
+            self._resend()
         self._enqueue(tp, batch)
 
     def will_send(self, partitions: Iterable[TopicPartition]) -> None:
@@ -103,22 +114,24 @@ class BatchProducer:
             self._cluster.pool.give_back(pipeline.connection)
         self._pipelines.clear()
 
-    def _enqueue(self, tp: TopicPartition, batch: Batch) -> None:
+    def _enqueue(self, tp: TopicPartition, batch: Batch) -> SparklogError | None:
+        """Have a batch sent with the next request to its leader. Returns what is in the way of that, if anything is."""
         try:
             endpoint, _ = self._cluster.leader(tp)
             pipeline = self._pipeline(endpoint)
         except SparklogError as error:
             self._retry_later({tp: batch}, error)
-            return
+            return error
         full = pipeline.filled_bytes + len(batch) > self._config.max_request_size
         if pipeline.filling and (full or tp in pipeline.filling):
             self._dispatch(endpoint)
             pipeline = self._pipelines.get(endpoint, pipeline)
             if pipeline.connection.closed:
                 self._retries.append((tp, batch))
-                return
+                return None
         pipeline.filling[tp] = batch
         pipeline.filled_bytes += len(batch)
+        return None
 
     def _pipeline(self, endpoint: Endpoint) -> _Pipeline:
         pipeline = self._pipelines.get(endpoint)
@@ -149,7 +162,7 @@ class BatchProducer:
             self._hang_up(endpoint, error)
             return
         if self._acks == 0:
-            self._acknowledge(pipeline.in_flight.popleft().values())
+            self._acknowledge(pipeline.in_flight.popleft())
 
     def _drain(self, endpoint: Endpoint, allowed: int) -> None:
         """Take answers until at most ``allowed`` requests are in flight."""
@@ -176,16 +189,19 @@ class BatchProducer:
     def _answered(self, tp: TopicPartition, batch: Batch, result: ProduceResult, refusal: Refusal | None) -> None:
         """What became of one batch."""
         if refusal is None:
-            self._acknowledge([batch])
+            self._acknowledge({tp: batch})
             return
         error = _refused(tp, batch, result.error, result.message, refusal)
         if refusal is not Refusal.PASSING:
             raise error
         self._retry_later({tp: batch}, error)
 
-    def _acknowledge(self, batches: Iterable[Batch]) -> None:
+    def _acknowledge(self, batches: _Batches) -> None:
         self._backoff = None
-        for batch in batches:
+        if self._failures:
+            self._acknowledged_at.update(dict.fromkeys(batches, self._cluster.clock.monotonic()))
+        for batch in batches.values():
+            self._failures.pop(id(batch), None)
             self.acknowledged_bytes += len(batch)
             self.acknowledged_records += int.from_bytes(batch[RECORD_COUNT : RECORD_COUNT + 4])
 
@@ -214,22 +230,53 @@ class BatchProducer:
         if not is_retriable(error):
             raise error
         self._last_error = error
-        is_moved = is_leader_error(error)
+        now = self._cluster.clock.monotonic()
         for tp, batch in batches.items():
-            if is_moved:
-                self._cluster.invalidate(tp.topic)
+            if is_leader_error(error):
+                self._moved.add(tp.topic)
+            since, _ = self._failures.get(id(batch), (now, error))
+            self._failures[id(batch)] = since, error
             self._retries.append((tp, batch))
 
     def _resend(self) -> None:
+        """Try once more after a pause; one question of metadata, for all whose leader may have moved."""
         if not self._retries or self._last_error is None:
             return
+        self._raise_expired()
         if self._backoff is None:
             self._backoff = self._cluster.backoff(self._config.delivery_timeout_ms)
         if self._on_wait is not None:
             self._on_wait(self._last_error)
         self._backoff.wait(self._last_error)
-        for tp, batch in self._take_retries():
-            self._enqueue(tp if self._reroute is None else self._reroute(tp), batch)
+        waiting = self._take_retries()
+        for topic in self._moved:
+            self._cluster.invalidate(topic)
+        self._moved.clear()
+        again = [(tp if self._reroute is None else self._reroute(tp), batch) for tp, batch in waiting]
+        obstacles = self._obstacles({tp for tp, _ in again})
+        for tp, batch in again:
+            error = obstacles.get(tp)
+            if error is not None:
+                self._retry_later({tp: batch}, error)
+            elif (error := self._enqueue(tp, batch)) is not None:
+                obstacles[tp] = error
+
+    def _raise_expired(self) -> None:
+        now = self._cluster.clock.monotonic()
+        for tp, batch in self._retries:
+            since, error = self._failures.get(id(batch), (now, None))
+            since = max(since, self._acknowledged_at.get(tp, since))
+            if error is not None and now - since >= self._config.delivery_timeout_ms / 1000:
+                raise error
+
+    def _obstacles(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, SparklogError]:
+        """Why some of these cannot be sent to now."""
+        try:
+            return dict(self._cluster.leaderless(partitions))
+        except ApiError:
+            return {}  # of one topic: each is asked about by itself then
+        except SparklogError as error:
+            return dict.fromkeys(partitions, error)
 
     def _take_retries(self) -> Iterable[tuple[TopicPartition, Batch]]:
         """What is to be sent again, in order."""

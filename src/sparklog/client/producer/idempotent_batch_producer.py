@@ -48,6 +48,10 @@ class _Line:
         """How many before this one are not acknowledged."""
         return list(self._unsettled).index(RecordBatch(batch).base_sequence)
 
+    def places(self) -> dict[int, int]:
+        """``place`` of each, by its first number."""
+        return {sequence: place for place, sequence in enumerate(self._unsettled)}
+
     def is_in_memory(self, batch: Batch) -> bool:
         """Whether the leader still remembers the first that is not acknowledged when it has written this one."""
         first = next(iter(self._unsettled.values()))
@@ -171,7 +175,8 @@ class IdempotentBatchProducer(BatchProducer):
             self._retries.extend(pipeline.filling.items())
             pipeline.filling, pipeline.filled_bytes = {}, 0
         again, self._retries = self._retries, deque()
-        return sorted(again, key=lambda each: self._lines[each[0]].place(each[1]))
+        places = {tp: self._lines[tp].places() for tp in {tp for tp, _ in again}}
+        return sorted(again, key=lambda each: places[each[0]][RecordBatch(each[1]).base_sequence])
 
 
 def allows_numbering(config: ClientConfig) -> bool:
