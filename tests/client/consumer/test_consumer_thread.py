@@ -12,7 +12,7 @@ from client.interrupts import interruptions
 from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.client.consumer import consumer as module
 from sparklog.client.consumer.consumer import Consumer
-from sparklog.errors import ClientClosed, ConfigError, LocalProtocolError, WokenUp
+from sparklog.errors import ClientClosed, ConfigError, DeserializationError, LocalProtocolError, WokenUp
 from sparklog.fetch.scan import Scan
 from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
@@ -237,3 +237,125 @@ def test_a_callback_whose_call_was_interrupted_is_cut_short(reader):
     relay = reader._here(lambda: pytest.fail("nobody waits for it"))
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(relay())
+
+
+# Deserializers
+
+
+class Reads:
+    """A deserializer of numbers that has the loop do something meanwhile, and fails at what is ``broken``."""
+
+    def __init__(self):
+        self.consumer = None
+        self.threads = []
+        self.broken = {}
+
+    def __call__(self, data):
+        self.threads.append(threading.get_ident())
+        self.consumer._loop.run(asyncio.sleep(0))
+        if data in self.broken:
+            raise self.broken[data]
+        return int(data)
+
+
+@pytest.fixture
+def reads():
+    reads = Reads()
+    with Consumer(
+        bootstrap_servers="127.0.0.1:1", group_id="g", enable_auto_commit=False, value_deserializer=reads
+    ) as reads.consumer:
+        reads.consumer.assign([T0])
+        reads.consumer.seek(T0, 0)
+        fetched(reads.consumer)
+        yield reads
+
+
+def iterated(consumer):
+    """The first record that iteration gives."""
+    return [next(iter(consumer))]
+
+
+@pytest.mark.parametrize("read", [lambda consumer: consumer.poll(60.0), iterated])
+def test_a_deserializer_runs_in_the_callers_thread_while_the_loop_goes_on(reads, read):
+    assert [record.value for record in read(reads.consumer)] in ([0, 1, 2], [0])
+    assert set(reads.threads) == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("read", [lambda consumer: consumer.poll(60.0), iterated])
+def test_a_record_that_cannot_be_read_stops_before_it_and_is_read_again(reads, read):
+    consumer = reads.consumer
+    for _ in range(2):
+        reads.broken = {b"0": ValueError("no")}
+        with pytest.raises(DeserializationError, match="offset 0 of partition t-0"):
+            read(consumer)
+        assert consumer.positions()[T0].offset == 0
+        fetched(consumer)
+    reads.broken = {}
+    assert [record.value for record in consumer.poll(60.0)] == [0, 1, 2]
+
+
+def test_what_comes_before_a_record_that_cannot_be_read_is_given_first(reads):
+    consumer = reads.consumer
+    reads.broken = {b"2": ValueError("no")}
+    assert [record.value for record in consumer.poll(60.0)] == [0, 1]
+    assert consumer.positions()[T0].offset == 2
+    assert consumer.poll(0) == []
+    fetched(consumer)
+    with pytest.raises(DeserializationError, match="offset 2 of partition t-0"):
+        consumer.poll(60.0)
+    fetched(consumer)
+    reads.broken = {}
+    assert [record.value for record in consumer.poll(60.0)] == [2]
+
+
+def test_a_poll_that_is_interrupted_while_it_deserializes_gives_back_what_it_had_taken(reads):
+    consumer = reads.consumer
+    reads.broken = {b"1": KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll(60.0)
+    assert consumer.positions()[T0].offset == 0
+    reads.broken = {}
+    fetched(consumer)
+    assert [record.value for record in consumer.poll(60.0)] == [0, 1, 2]
+
+
+def test_what_is_to_be_given_before_a_record_that_cannot_be_read_is_not_lost_by_an_interrupt(reads, monkeypatch):
+    consumer = reads.consumer
+    reads.broken = {b"2": ValueError("no")}
+    plain = consumer._call_on_loop
+
+    def interrupted(*arguments, **named):
+        plain(*arguments, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(consumer, "_call_on_loop", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll(60.0)
+    monkeypatch.undo()
+    assert consumer.positions()[T0].offset == 0
+
+
+def test_no_other_thread_takes_records_while_some_are_deserialized(reads):
+    consumer, refused = reads.consumer, []
+
+    def poll():
+        with pytest.raises(LocalProtocolError, match="another thread"):
+            consumer.poll(0)
+        refused.append(True)
+
+    def read(data):
+        if not refused:
+            thread = threading.Thread(target=poll)
+            thread.start()
+            thread.join()
+        return data
+
+    reads.consumer._deserializers = reads.consumer._deserializers._replace(value=read)
+    assert len(consumer.poll(60.0)) == 3
+    assert refused == [True]
+
+
+@pytest.mark.parametrize("what", ["key_deserializer", "value_deserializer"])
+def test_a_deserializer_that_is_none_is_refused_before_a_thread_begins(what):
+    with pytest.raises(TypeError, match=f"{what} is a function, not 7"):
+        Consumer(bootstrap_servers="127.0.0.1:1", **{what: 7})

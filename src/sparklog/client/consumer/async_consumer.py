@@ -21,7 +21,8 @@ from sparklog.client.cluster.retry import retrying_async
 from sparklog.client.cluster.session import Session
 from sparklog.client.consumer import arguments
 from sparklog.client.consumer.config import ConsumerConfig
-from sparklog.client.consumer.fetch.buffer import Deserializer, RecordBuffer
+from sparklog.client.consumer.fetch.buffer import RecordBuffer
+from sparklog.client.consumer.fetch.deserializers import Deserializer, Deserializers
 from sparklog.client.consumer.fetch.fetcher import Fetcher
 from sparklog.client.consumer.fetch.handout import Handout
 from sparklog.client.consumer.group.commits import CommitCallback
@@ -48,7 +49,8 @@ class AsyncConsumer:
     """Reads records of topics, alone or as a member of a group.
 
     Settings by Kafka's names, as a mapping or as keywords with underscores (``group_id="g"``). Deserializers are
-    called with the bytes of each key or value that is not null. Use it in ``async with``, or ``close`` it.
+    called with the bytes of each key or value that is not null, on the loop: one that waits long keeps heartbeats from
+    being sent, and the group goes on without this consumer. Use it in ``async with``, or ``close`` it.
 
     What asks the cluster raises ClientClosed after ``close``. ``poll``, ``unsubscribe`` and ``close`` raise
     LocalProtocolError while another task waits in one of them.
@@ -64,14 +66,14 @@ class AsyncConsumer:
         **more: Any,
     ) -> None:
         """Raises ConfigError for settings that it does not know or cannot use, TypeError for what is no function."""
-        check_callable("key_deserializer", key_deserializer)
-        check_callable("value_deserializer", value_deserializer)
+        deserializers = Deserializers(key_deserializer, value_deserializer)
+        deserializers.check()
         self.config = ConsumerConfig.of(settings, **more)
         self._session = Session(self.config, clock)
         self._clock = self._session.clock
         self._subscription = SubscriptionState()
         self._news = asyncio.Event()
-        self._buffer = RecordBuffer(self._subscription, key_deserializer, value_deserializer)
+        self._buffer = RecordBuffer(self._subscription, deserializers)
         grouped = bool(self.config.group_id)
         parts = self._session, self.config, self._subscription
         self._coordinator = ConsumerCoordinator(*parts, self._news) if grouped else None
@@ -228,9 +230,9 @@ class AsyncConsumer:
             pass
         return records[0]
 
-    def give_back(self) -> None:
-        """Have what ``poll`` or ``poll_arrow`` just returned fetched again: it did not reach the user."""
-        self._buffer.give_back()
+    def give_back(self, got: Iterable[ConsumerRecord] = ()) -> None:
+        """Have what ``poll`` or ``poll_arrow`` just returned fetched again: no more than ``got`` reached the user."""
+        self._buffer.give_back(got)
 
     def lend(self, records: list[ConsumerRecord]) -> Handout:
         """What ``poll`` just returned, to be given to the user one by one."""

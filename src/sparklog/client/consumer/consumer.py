@@ -1,8 +1,8 @@
 """``Consumer``: an AsyncConsumer on a loop in a thread of its own, for programs that block.
 
-The caller's thread waits; callbacks (of rebalances and of commits) run in it, inside the call that led to them, while
-the loop goes on: heartbeats are sent however long they take, and they may use the consumer. The thread ends with
-``close``.
+The caller's thread waits; callbacks (of rebalances and of commits) and deserializers run in it, inside the call that
+led to them, while the loop goes on: heartbeats are sent however long they take, and they may use the consumer. The
+thread ends with ``close``.
 
 An exception may end the wait at any time: Ctrl-C, or what a signal handler raises. The call is then cancelled, and
 records that it had taken already are given by the next poll.
@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.client.cluster.offsets import OffsetAndTimestamp
 from sparklog.client.consumer.async_consumer import ARROW_BYTES, AsyncConsumer
 from sparklog.client.consumer.config import ConsumerConfig
-from sparklog.client.consumer.fetch.buffer import Deserializer
+from sparklog.client.consumer.fetch.deserializers import Deserializer, Deserializers
 from sparklog.client.consumer.fetch.handout import Handout
 from sparklog.client.consumer.group.commits import CommitCallback
 from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets
@@ -41,6 +41,7 @@ from sparklog.errors import ClientClosed, LocalProtocolError
 from sparklog.structs import TopicPartition
 
 T = TypeVar("T")
+R = TypeVar("R")
 _Job = Callable[[], None]
 _THREAD = "thread"
 _END_PATIENCE = 1.0
@@ -87,8 +88,8 @@ class Consumer:
     """Reads records of topics, alone or as a member of a group.
 
     Settings by Kafka's names, as a mapping or as keywords with underscores (``group_id="g"``). Deserializers are
-    called with the bytes of each key or value that is not null. Use it in ``with``, or ``close`` it. It is for one
-    thread at a time; only ``wakeup`` may be called by any.
+    called with the bytes of each key or value that is not null, in the thread that polls. Use it in ``with``, or
+    ``close`` it. It is for one thread at a time; only ``wakeup`` may be called by any.
 
     A call raises ClientClosed after ``close``, and LocalProtocolError while another thread is in one.
     """
@@ -103,6 +104,8 @@ class Consumer:
         **more: Any,
     ) -> None:
         """Raises ConfigError for settings that it does not know or cannot use, TypeError for what is no function."""
+        self._deserializers = Deserializers(key_deserializer, value_deserializer)
+        self._deserializers.check()
         self.config = ConsumerConfig.of(settings, **more)
         self._loop = LoopThread("sparklog consumer")
         self._jobs: tuple[SimpleQueue[_Job | None], ...] = ()
@@ -112,9 +115,7 @@ class Consumer:
         self._is_closed = False
 
         async def make() -> AsyncConsumer:
-            return AsyncConsumer(
-                settings, key_deserializer=key_deserializer, value_deserializer=value_deserializer, clock=clock, **more
-            )
+            return AsyncConsumer(settings, clock=clock, **more)
 
         try:
             self._consumer = self._loop.run(make())
@@ -181,7 +182,16 @@ class Consumer:
         DeserializationError, CorruptRecord, any other SparklogError that does not pass by itself, LocalProtocolError
         where nothing is subscribed to or assigned, and what a callback raised.
         """
-        return self._call(self._consumer.poll(timeout, max_records), undo=self._consumer.give_back)
+        return self._call(self._consumer.poll(timeout, max_records), self._consumer.give_back, self._deserialized)
+
+    def _deserialized(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The records up to the first that cannot be read; raises DeserializationError where there are none."""
+        read, failure = self._deserializers.applied(records)
+        if failure is not None and not read:
+            raise failure
+        if failure is not None:
+            self._call_on_loop(self._consumer.give_back, read)
+        return read
 
     def poll_arrow(
         self, timeout: float = 1.0, max_bytes: int = ARROW_BYTES, max_rows: int = 1 << 31
@@ -199,11 +209,11 @@ class Consumer:
         a partition that is paused, is not given: iteration goes on at the consumer's positions.
         """
 
-        async def borrow() -> Handout:
-            return self._consumer.lend(await self._consumer.poll(1.0))
+        def lent(records: list[ConsumerRecord]) -> Handout:
+            return self._consumer.lend(self._deserialized(records))  # which moves positions here, as iterating does
 
         while True:
-            handout = self._call(borrow())
+            handout = self._call(self._consumer.poll(1.0), self._consumer.give_back, lent)
             try:
                 yield from handout
             finally:
@@ -365,11 +375,25 @@ class Consumer:
 
     # -- between the caller's thread and the loop's
 
-    def _call(self, work: Coroutine[Any, Any, T], undo: Callable[[], object] | None = None) -> T:
-        """The result of ``work`` on the loop; what it wants done in this thread meanwhile is done."""
+    @overload
+    def _call(self, work: Coroutine[Any, Any, T], undo: Callable[[], object] | None = None) -> T: ...
+
+    @overload
+    def _call(self, work: Coroutine[Any, Any, T], undo: Callable[[], object] | None, then: Callable[[T], R]) -> R: ...
+
+    def _call(
+        self,
+        work: Coroutine[Any, Any, Any],
+        undo: Callable[[], object] | None = None,
+        then: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """The result of ``work`` on the loop; what it wants done in this thread meanwhile is done.
+
+        ``then`` makes the result of it, in this thread; where it raises, ``undo`` is done.
+        """
         call = _Call(work, undo)
         try:
-            return self._run(call)
+            return self._run(call, then)
         except BaseException:  # which may have come from a signal handler, at any step
             self._give_up(call)
             raise
@@ -380,7 +404,7 @@ class Consumer:
         except ClientClosed:
             call.work.close()
 
-    def _run(self, call: _Call[T]) -> T:
+    def _run(self, call: _Call[Any], then: Callable[[Any], Any] | None) -> Any:
         jobs: SimpleQueue[_Job | None] = SimpleQueue()
         mine = {_THREAD: threading.get_ident()}
         is_inner = self._user == mine
@@ -392,6 +416,8 @@ class Consumer:
             future.add_done_callback(lambda _: jobs.put(None))
             self._attend(call, jobs)
             result = future.result()
+            if then is not None:
+                result = then(result)
         finally:
             if self._user == mine:  # no call up to ``clear``: a signal handler has no place between
                 self._jobs = outer

@@ -11,7 +11,7 @@ from typing import Any
 
 from sparklog.client.cluster.arguments import check_callable
 from sparklog.client.consumer.consumer import Consumer
-from sparklog.client.consumer.fetch.buffer import Deserializer
+from sparklog.client.consumer.fetch.deserializers import Deserializer
 from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.client.zookeeper import group
 from sparklog.client.zookeeper.config import ZooKeeperConsumerConfig

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.client.consumer.fetch.buffer import ARROW_SCHEMA, RecordBuffer
+from sparklog.client.consumer.fetch.deserializers import Deserializers
 from sparklog.client.consumer.fetch.handout import Handout
 from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.errors import CorruptRecord, DeserializationError
@@ -30,7 +31,7 @@ def reading(*tps, at=0, **deserializers):
     state.assign(tps)
     for tp in tps:
         state.seek(tp, Position(at))
-    return state, RecordBuffer(state, **deserializers)
+    return state, RecordBuffer(state, Deserializers(**deserializers))
 
 
 def fill(buffer, tp, *batches, end=None, epoch=0):
@@ -198,7 +199,7 @@ def test_what_is_not_assigned_any_more_is_forgotten():
 
 
 def test_a_deserializer_that_raises_stops_before_the_record():
-    state, buffer = reading(A, value_deserializer=lambda data: 1 // (int(data) - 2))
+    state, buffer = reading(A, value=lambda data: 1 // (int(data) - 2))
     fill(buffer, A, batch(0, 5))
     assert offsets(buffer.take(10)) == [0, 1]
     for _ in range(2):
@@ -215,7 +216,7 @@ def test_a_record_that_could_not_be_read_is_tried_again_also_as_the_first_of_its
             raise ValueError(data)
         return data
 
-    state, buffer = reading(A, value_deserializer=read)
+    state, buffer = reading(A, value=read)
     fill(buffer, A, batch(2, 4))
     for _ in range(2):
         with pytest.raises(DeserializationError, match="offset 2 of partition t-0"):
@@ -233,7 +234,7 @@ def test_a_record_that_could_not_be_read_behind_another_of_its_take_is_tried_aga
             raise ValueError(data)
         return data
 
-    state, buffer = reading(A, value_deserializer=read)
+    state, buffer = reading(A, value=read)
     fill(buffer, A, batch(0, 4))
     assert offsets(buffer.take(2)) == [0]
     assert position(state, A).offset == 1
@@ -416,16 +417,16 @@ def test_keys_and_values_are_each_read_by_their_own_and_none_by_neither():
             builder.append(1, key, value)
         return RecordBatch(builder.build())
 
-    _, buffer = reading(A, key_deserializer=bytes.decode, value_deserializer=len)
+    _, buffer = reading(A, key=bytes.decode, value=len)
     fill(buffer, A, builder_of((b"a", b"xyz"), (None, b"x"), (b"b", None)))
     assert [(record.key, record.value) for record in buffer.take(9)] == [("a", 3), (None, 1), ("b", None)]
-    _, buffer = reading(A, key_deserializer=bytes.decode)
+    _, buffer = reading(A, key=bytes.decode)
     fill(buffer, A, builder_of((b"a", b"xyz")))
     assert [(record.key, record.value) for record in buffer.take(9)] == [("a", b"xyz")]
 
 
 def test_a_key_that_cannot_be_read_is_told_of_with_its_place():
-    state, buffer = reading(A, key_deserializer=int)
+    state, buffer = reading(A, key=int)
     fill(buffer, A, batch(7, 1))
     with pytest.raises(DeserializationError, match="offset 7 of partition t-0") as raised:
         buffer.take(1)

@@ -530,3 +530,23 @@ def test_a_killed_broker_comes_back_and_nothing_is_lost(tmp_path, topic):
             eventually(lambda: set(reader.values) >= expected, 90)  # noqa: B023
         reader.end()
         assert owners.broken == []
+
+
+def test_a_member_whose_records_take_long_to_deserialize_sends_heartbeats(servers, partitions, put):
+    (tp,) = partitions()
+    put(tp, b"1")
+    beats = []
+
+    def read(data):
+        before = len(beats)
+        eventually(lambda: len(beats) >= before + 2)
+        return data
+
+    settings = {"group_id": tp.topic, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}
+    with Consumer({"bootstrap.servers": servers}, value_deserializer=read, **settings) as member:
+        membership = member._consumer._coordinator._membership
+        answered = membership.heartbeat_answered
+        membership.heartbeat_answered = lambda *told: beats.append(told) or answered(*told)
+        member.subscribe([tp.topic])
+        assert values(itertools.islice(member, 1)) == [b"1"]
+        member.commit()

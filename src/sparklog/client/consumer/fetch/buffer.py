@@ -15,22 +15,20 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable
 
 import pyarrow as pa
 
+from sparklog.client.consumer.fetch.deserializers import BYTES, Deserializers
 from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.client.consumer.subscription import Position, SubscriptionState
-from sparklog.errors import CorruptRecord, DeserializationError
+from sparklog.errors import CorruptRecord
 from sparklog.fetch.scan import Scan, unreadable
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, HEADERS_TYPE, ColumnarDecoder
 from sparklog.record.layout import MAX_INT64
 from sparklog.record.records import placed_records
 from sparklog.structs import LeaderEpoch, TopicPartition
-
-Deserializer = Callable[[bytes], Any]
 
 ARROW_SCHEMA = pa.schema(
     [
@@ -101,15 +99,9 @@ class PartitionBuffer:
 class RecordBuffer:
     """The buffers of all partitions of a subscription."""
 
-    def __init__(
-        self,
-        subscription: SubscriptionState,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
-    ) -> None:
+    def __init__(self, subscription: SubscriptionState, deserializers: Deserializers = BYTES) -> None:
         self._subscription = subscription
-        self._key = key_deserializer
-        self._value = value_deserializer
+        self._deserializers = deserializers
         self._buffers: dict[TopicPartition, PartitionBuffer] = {}
         self._turns: deque[TopicPartition] = deque()
         self._topics: dict[str, pa.Scalar] = {}
@@ -175,12 +167,18 @@ class RecordBuffer:
         self._turns.remove(tp)
         self._turns.append(tp)
 
-    def give_back(self) -> None:
-        """Fetch again what the last ``take`` gave, for the user did not get it."""
+    def give_back(self, got: Iterable[ConsumerRecord] = ()) -> None:
+        """Fetch again what the last ``take`` gave, for the user did not get it, or these first records of it alone.
+
+        What the user got after all may be given back with the rest.
+        """
         before, self._before = self._before, {}
+        reached = {record.tp: _behind(record) for record in got}
         for tp, (incarnation, position) in before.items():
             if self._subscription.is_current(tp, incarnation):
-                self._subscription.seek(tp, position)
+                self._subscription.seek(tp, reached.get(tp, position))
+                if reached:
+                    self._before[tp] = (self._subscription.states[tp].incarnation, position)
 
     def _remember(self, tp: TopicPartition) -> None:
         state = self._subscription.states[tp]
@@ -219,20 +217,13 @@ class RecordBuffer:
         return True
 
     def _hand_over(self, tp: TopicPartition, records: list[ConsumerRecord], taken: list[ConsumerRecord]) -> bool:
-        if self._key is None and self._value is None:
-            taken += records
-            self._move(tp, _behind(records[-1]))
-            return True
-        for record in records:
-            try:
-                key, value = _applied(self._key, record.key), _applied(self._value, record.value)
-            except Exception as error:
-                if taken:
-                    return False
-                raise DeserializationError(tp, record.offset, error) from error
-            taken.append(record._replace(key=key, value=value))
-            self._move(tp, _behind(record))
-        return True
+        read, failure = self._deserializers.applied(records)
+        if read:
+            taken += read
+            self._move(tp, _behind(read[-1]))
+        if failure is not None and not taken:
+            raise failure
+        return failure is None
 
     def _position(self, tp: TopicPartition) -> int:
         position = self._subscription.state(tp).position
@@ -300,10 +291,6 @@ class RecordBuffer:
 
 def _behind(record: ConsumerRecord) -> Position:
     return Position(record.offset + 1, LeaderEpoch(record.leader_epoch))
-
-
-def _applied(deserializer: Deserializer | None, data: bytes | None) -> Any:
-    return data if deserializer is None or data is None else deserializer(data)
 
 
 def _repeated(runs: list[tuple[pa.Scalar, int]]) -> pa.Array:
