@@ -6,10 +6,11 @@ import pyarrow as pa
 import pytest
 
 from sparklog.cli.records.rows import JsonLines, TextLines
-from sparklog.cli.registry_values import RegistryLines, value_encoder
-from sparklog.errors import IncompatibleSchema, SchemaNotFound, SerializationError
+from sparklog.cli.registry_values import RegistryLines, value_decoder, value_encoder
+from sparklog.errors import IncompatibleSchema, RegistryUnavailable, SchemaNotFound, SerializationError
 from sparklog.registry import SchemaRegistry, ValueDecoder
-from sparklog.testing.registry import schema_registry
+from sparklog.testing.registry import Refusal, schema_registry
+from sparklog.web.decoding import IMPATIENT
 
 pytest.importorskip("fastavro")
 
@@ -93,3 +94,16 @@ def test_what_is_no_schema_is_refused(served, tmp_path, text):
     file.write_bytes(text)
     with pytest.raises(SerializationError):
         value_encoder(served[0], None, file)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"), [("", 1), ("schema.registry.max.retries=2\nschema.registry.retries.wait.ms=0", 3)]
+)
+def test_the_page_waits_for_a_registry_as_its_file_says_and_else_not_long(served, tmp_path, said, asked):
+    url, registry = served
+    registry.broken = lambda: Refusal(503, 50301, "electing")
+    file = tmp_path / "registry.properties"
+    file.write_text(said)
+    with pytest.raises(RegistryUnavailable):
+        value_decoder(url, file, IMPATIENT).decode(b"\0\0\0\0\7")
+    assert registry.requests["GET /schemas/ids/7"] == asked

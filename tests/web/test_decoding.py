@@ -1,14 +1,19 @@
+import asyncio
 import json
+import os
 import re
+import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.errors import RegistryUnavailable
 from sparklog.registry import AvroSerializer, SchemaRegistry, ValueDecoder
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.registry import schema_registry
+from sparklog.web.apis.records import _told
 from sparklog.web.decoding import AUTO, Decoding, SchemaDecoder, indented
 
 DECODING = Decoding()
@@ -112,6 +117,31 @@ def test_a_registry_that_does_not_answer_is_left_alone_for_a_while():
     clock.advance(30.0)
     decoding.shown(b"\0\0\0\0\1\xff", AUTO, 100, topic="t")
     assert len(asked) == 2
+
+
+def test_a_registry_that_is_waited_for_leaves_threads_to_everybody_else():
+    """A broker's name is looked up on a thread of the loop's own."""
+    answered = threading.Event()
+
+    class Frozen:
+        def decode(self, data):
+            answered.wait()
+            raise RegistryUnavailable("it says nothing")
+
+    async def main():
+        decoding = Decoding([SchemaDecoder(Frozen())])
+        record = ConsumerRecord("t", 0, 0, 0, 0, None, b"\0\0\0\0\1\xff", (), 0)
+        asked = [asyncio.ensure_future(_told([record], decoding, AUTO)) for _ in range(2 * (os.cpu_count() or 1) + 64)]
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(20):
+                assert await asyncio.get_running_loop().getaddrinfo("localhost", 1)
+        finally:
+            answered.set()
+        assert {told["value"]["form"] for (told,) in await asyncio.gather(*asked)} == {"hex"}
+        decoding.close()
+
+    asyncio.run(main())
 
 
 VALUES = st.recursive(

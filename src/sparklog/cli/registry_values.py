@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -59,14 +60,19 @@ def registry_settings(url: str | None, file: Path | None) -> dict[str, str]:
     return ({} if file is None else load_properties(file)) | ({} if url is None else {"schema.registry.url": url})
 
 
-def value_decoder(url: str | None, file: Path | None) -> ValueDecoder | None:
-    """What the options say; None without any. Raises ConfigError for settings that cannot be."""
+def value_decoder(
+    url: str | None, file: Path | None, defaults: Mapping[str, str] = MappingProxyType({})
+) -> ValueDecoder | None:
+    """What the options say, with ``defaults`` for the rest; None without any.
+
+    Raises ConfigError for settings that cannot be.
+    """
     settings = registry_settings(url, file)
     if not settings:
         return None
     from sparklog.registry import SchemaRegistry, ValueDecoder
 
-    return ValueDecoder(SchemaRegistry(settings))
+    return ValueDecoder(SchemaRegistry({**defaults, **settings}))
 
 
 def value_encoder(url: str | None, file: Path | None, schema: Path | None) -> ValueEncoder | None:

@@ -7,20 +7,26 @@ again. A text that is cut says so, and how many bytes the whole has.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import RegistryError, RegistryUnavailable, SerializationError
 from sparklog.registry import ValueDecoder
 
+T = TypeVar("T")
 AUTO: Final = "auto"
 _LARGEST_JSON: Final = 1 << 20
 _LARGEST_INDENTED: Final = 4 << 20
+IMPATIENT: Final[Mapping[str, str]] = {"schema.registry.request.timeout.ms": "2000", "schema.registry.max.retries": "0"}
+"""Settings of a registry that visitors wait for, where nobody has said others."""
 _LEFT_ALONE_S: Final = 30.0
+_THREADS: Final = 4
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
@@ -119,10 +125,22 @@ DECODERS: Final[tuple[Decoder, ...]] = (JsonDecoder(), TextDecoder(), HexDecoder
 
 
 class Decoding:
-    """``more`` decoders are asked before the others."""
+    """``more`` decoders are asked before the others.
+
+    It has threads of its own, for a decoder may wait: names of brokers are looked up on those of the loop.
+    """
 
     def __init__(self, more: Sequence[Decoder] = ()) -> None:
         self._decoders = {each.name: each for each in (*more, *DECODERS)}
+        self._threads = ThreadPoolExecutor(_THREADS, "sparklog web decoding")
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """What ``work`` returns, on a thread of these. There are few: it may wait for others."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        """Begin no more of such work."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -96,6 +96,7 @@ class WebServer:
         await self._visitors.close()
         if self._runner is not None:
             await self._runner.cleanup()
+        self._decoding.close()
 
     def _application(self) -> web.Application:
         origins = self._settings.origins(self.address.port)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -42,6 +43,7 @@ async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     That is a POST with ``next`` in its body: of 10,000 partitions it has some hundred kilobytes.
     """
     query, decoding = request.query, request.app[CONTEXT].decoding
+    form = _one_of(query, "form", decoding.names)
     places = _places(await body(request)) if request.method == "POST" else None
     with visitor.stream(request.remote or ""):
         partitions = await _partitions(visitor, query)
@@ -54,9 +56,9 @@ async def records(visitor: Visitor, request: web.Request) -> dict[str, Any]:
         scan = Scan(start, there.end, wanted, limit, visitor.clock)
         async with reader(visitor, isolation) as consumer:
             await scan.run(consumer)
-    form = _one_of(query, "form", decoding.names)
+        told = await _told(scan.found, decoding, form)
     return {
-        "records": await _told(scan.found, decoding, form),
+        "records": told,
         "next": {str(tp.partition): exact(at) for tp, at in sorted(scan.next.items()) if at < scan.end[tp]},
         "looked_at": scan.looked_at,
         "bytes": scan.bytes,
@@ -81,9 +83,10 @@ async def record(visitor: Visitor, request: web.Request) -> dict[str, Any]:
         scan = Scan({tp: offset}, {tp: min(offset + 1, there.end[tp])}, matching("", "key"), 1, visitor.clock)
         async with reader(visitor) as consumer:
             await scan.run(consumer)
-    if not scan.found:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{tp} has no record at offset {offset} any more, or not yet")
-    return await asyncio.to_thread(_told_whole, scan.found[0], decoding, form)
+        if not scan.found:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{tp} has no record at offset {offset} any more, or not yet")
+        told: dict[str, Any] = await decoding.aside(partial(_told_whole, scan.found[0], decoding, form))
+    return told
 
 
 async def tail(request: web.Request) -> web.StreamResponse:
@@ -163,7 +166,7 @@ def _one_of(query: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> st
 
 async def _told(found: list[ConsumerRecord], decoding: Decoding, form: str) -> list[dict[str, Any]]:
     """On another thread, for many take a while, and a decoder may ask a registry."""
-    return await asyncio.to_thread(lambda: [_told_short(each, decoding, form) for each in found])
+    return await decoding.aside(lambda: [_told_short(each, decoding, form) for each in found])
 
 
 def _told_short(each: ConsumerRecord, decoding: Decoding, form: str) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def web(
       sparklog web --port 9000 --allow-changes
       sparklog web --command-config client.properties --host 0.0.0.0 --certificate web.pem --origin https://log.example:8080
     """
-    from sparklog.web.decoding import SchemaDecoder
+    from sparklog.web.decoding import IMPATIENT, SchemaDecoder
     from sparklog.web.server import WebServer
     from sparklog.web.settings import WebSettings
 
@@ -71,7 +71,7 @@ def web(
         host=host, port=port, allow_changes=allow_changes, certificate=certificate, origin=origin,
     )  # fmt: skip
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    values = value_decoder(schemas["registry"], schemas["registry_config"])
+    values = value_decoder(schemas["registry"], schemas["registry_config"], IMPATIENT)
     if descriptor is not None:
         os.nice(_NICE_BESIDE_A_BROKER)
     listening = None if descriptor is None else socket.socket(fileno=descriptor)
