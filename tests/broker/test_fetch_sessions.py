@@ -301,6 +301,44 @@ def test_all_sessions_together_have_a_limit(monkeypatch):
     assert sessions.sessions.partition_count == 4
 
 
+def test_the_room_of_sessions_that_nobody_uses_is_given_to_others(monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 10)
+    sessions = Sessions()
+    dead, alive = sessions.grant(size=6), sessions.grant(size=4)
+    sessions.now = EVICTION_MS
+    sessions.answer(request(session=alive, epoch=1))
+    assert sessions.grant(size=5) == 0, "not unused for long enough"
+    sessions.now = EVICTION_MS + 1
+    new = sessions.grant(size=5)
+    assert live(sessions, dead, alive, new) == [alive, new]
+    sessions.now = 2 * EVICTION_MS + 2
+    assert sessions.answer(request(*map(asked, range(10)), session=new, epoch=1)).error is ErrorCode.NONE
+    assert live(sessions, alive, new) == [new], "also to one that grows"
+    assert sessions.sessions.partition_count == 10
+
+
+def test_a_follower_gets_the_room_of_the_largest_client(monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 10)
+    sessions = Sessions()
+    small, large, other = sessions.grant(size=2), sessions.grant(size=5), sessions.grant(size=3)
+    follower = sessions.grant(size=2, replica=FOLLOWER)
+    assert live(sessions, small, large, other, follower) == [small, other, follower]
+    assert sessions.grant(size=8, replica=FOLLOWER) > 0
+    assert live(sessions, small, other, follower) == [follower]
+    assert sessions.grant(size=1) == sessions.grant(size=1, replica=FOLLOWER) == 0, "followers keep theirs"
+
+
+@pytest.mark.parametrize("replica", [-1, FOLLOWER])
+def test_who_may_not_read_all_that_it_names_is_granted_no_session(sessions, replica):
+    def tell(each):
+        return told(each, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED if each.partition == 2 else ErrorCode.NONE)
+
+    answer = sessions.answer(request(*map(asked, range(4)), replica=replica), tell=tell)
+    assert (answer.session_id, numbers(answer)) == (0, [0, 1, 2, 3])
+    assert sessions.answer(request(replica=replica)).session_id == 0, "nor who names nothing"
+    assert len(sessions.sessions) == 0
+
+
 class Client(RuleBasedStateMachine):
     """A client that keeps to the protocol while partitions change: what it was told is always what is so."""
 

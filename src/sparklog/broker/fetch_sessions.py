@@ -25,7 +25,9 @@ Invariants:
 - There are never more than ``slots`` sessions, nor more than ``MAX_PARTITIONS`` partitions in all of them. A new one
   takes the place of one that was not used for ``eviction_ms``; else of the least one that it outranks. Followers
   outrank clients, and of two alike the one with more partitions the other; but a session younger than ``eviction_ms``
-  gives way to none of its own rank.
+  gives way to none of its own rank. For want of room for partitions only those give way that were not used for so long,
+  and, to a follower, the largest of clients: many small ones of others would have to go for a large one.
+- A full fetch of which the caller may not read all is granted none, and so is an empty one: a stranger takes no room.
 
 The rules are those of Kafka 3.9 (``FetchSession.scala``), except for the bounds of partitions. Time is handed in.
 """
@@ -440,6 +442,7 @@ class FullFetch(SessionlessFetch):
         self._uses_ids = uses_ids
         self._reader = _reader_of(message)
         self._partitions: dict[_Key, _Cached] = {}
+        self._is_refused = False
 
     def name(self, asked: list[FetchPartition], _forgotten: list[ForgottenPartition]) -> None:
         for each in asked:
@@ -451,10 +454,14 @@ class FullFetch(SessionlessFetch):
         for each, told, caught_up in zip(asked, fetched, states or [None] * len(fetched), strict=True):
             key = _key(each, uses_ids=self._uses_ids)
             self._partitions[key] = _Cached(each._replace(topic=told.topic), told, caught_up)
+            if told.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                self._is_refused = True
         super().take(fetched)
 
     def answer(self, fetched: list[FetchedPartition], states: Sequence[CaughtUpState | None] = ()) -> FetchAnswer:
         self.take(fetched, states)
+        if self._is_refused:
+            return FetchAnswer(self._fetched)
         session_id = self._sessions.grant(self._partitions, self._now_ms, self._reader, uses_ids=self._uses_ids)
         return FetchAnswer(self._fetched, session_id)
 
@@ -524,7 +531,8 @@ class FetchSessions:
             self._remove(session)
             return False
         self._touch(session, now_ms)
-        if self._partitions > MAX_PARTITIONS or len(session.partitions) > MOST_ELEMENTS:
+        has_room = self._make_room(0, now_ms, privileged=session.privileged)
+        if not has_room or len(session.partitions) > MOST_ELEMENTS:
             self._remove(session)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return True
@@ -537,7 +545,7 @@ class FetchSessions:
     def grant(self, partitions: dict[_Key, _Cached], now_ms: int, reader: _Reader, *, uses_ids: bool) -> int:
         """The id of a new session, or ``NO_SESSION`` if there is no room for it."""
         size, privileged = len(partitions), reader[0] >= 0
-        if self._partitions + size > MAX_PARTITIONS:
+        if not size or not self._make_room(size, now_ms, privileged=privileged):
             return NO_SESSION
         if len(self._by_use) >= self._slots and not self._evict((privileged, size, 0), now_ms):
             return NO_SESSION
@@ -581,13 +589,30 @@ class FetchSessions:
             if order[place : place + 1] == [rank]:
                 del order[place]
 
-    def _evict(self, rank: _Rank, now_ms: int) -> bool:
-        """Make room for a session of this rank; False if none may be sent away for it."""
+    def _make_room(self, size: int, now_ms: int, *, privileged: bool) -> bool:
+        """For so many partitions more; False if too few may be sent away for them."""
+        while self._partitions + size > MAX_PARTITIONS:
+            if not self._evict_unused(now_ms) and not (privileged and self._evict_largest_client()):
+                return False
+        return True
+
+    def _evict_unused(self, now_ms: int) -> bool:
         oldest = next(iter(self._by_use.values()), None)
-        if oldest is None:
+        if oldest is None or now_ms - oldest.last_used_ms <= self._eviction_ms:
             return False
-        if now_ms - oldest.last_used_ms > self._eviction_ms:
-            self._remove(oldest)
+        self._remove(oldest)
+        return True
+
+    def _evict_largest_client(self) -> bool:
+        place = bisect_left(self._yielding_to_followers, (True, 0, 0))
+        if not place:
+            return False
+        self._remove(self._by_use[self._yielding_to_followers[place - 1][2]])
+        return True
+
+    def _evict(self, rank: _Rank, now_ms: int) -> bool:
+        """Give a session of this rank a place; False if none may be sent away for it."""
+        if self._evict_unused(now_ms):
             return True
         order = self._yielding_to_followers if rank[0] else self._yielding_to_all
         if not order or rank < order[0]:
