@@ -267,6 +267,36 @@ def lead(broker, tp, epoch, leader=ME, isr=(ME,), topic_id=None, **how):
     broker.replicas.apply(tp, PartitionState(leader, epoch, isr, 1), broker.logs.logs[ONE].config, topic_id, **how)
 
 
+def test_many_partitions_that_have_moved_meanwhile_are_read_a_slice_a_step_behind_the_wait(tmp_path):
+    many = 3 * SLICE
+
+    async def scenario(broker):
+        for number in range(2, many):
+            tp = TopicPartition("t", number)
+            broker.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), broker.logs.logs[ONE].config, None)
+        full = await broker.answer(*map(asked, range(many)), epoch=0)
+        in_a_step = []
+
+        async def drive(steps, _what):
+            most, result = broker.counted(steps)
+            in_a_step.append(most)
+            return result
+
+        broker.turns.drive, broker.reads = drive, 0
+        enough = many * batch(10).nbytes
+        given = broker.ask(session=full.session_id, epoch=1, max_wait_ms=PATIENT_MS, min_bytes=enough)
+        assert broker.reads == 0, "all was told"
+        waiting = asyncio.ensure_future(given)
+        while not len(broker.replicas.fetch_purgatory):
+            await asyncio.sleep(0)
+        for number in range(many):
+            broker.write(10, tp=TopicPartition("t", number))
+        assert len(records_of(await waiting)) == broker.reads == many
+        assert in_a_step == [SLICE]
+
+    with_broker(tmp_path, scenario)
+
+
 def test_what_was_told_whole_is_not_read_again_until_it_moves(tmp_path):
     async def scenario(broker):
         reader = Reader(broker)

@@ -496,6 +496,8 @@ async def _wait(
     operation.arm(message.max_wait_ms)
     await operation.future
     fetch.again()
+    if len(fetch.asked) > SLICE:
+        return await _again_in_steps(broker, request, fetch)
     again = _Reading(broker, request, fetch)
     again.read(fetch.asked)
     return _answer(broker, request, fetch, again)
@@ -528,6 +530,10 @@ async def _wait_large(
     finally:
         waiting.cancel()
     fetch.again()
+    return await _again_in_steps(broker, request, fetch)
+
+
+async def _again_in_steps(broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch) -> FetchAnswer:
     if not fetch.hold():
         return fetch.answer([])
     is_whole = False
