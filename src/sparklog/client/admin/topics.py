@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -12,11 +12,13 @@ from sparklog.client.admin.base import AdminBase, Answers, Judged, error_of, rai
 from sparklog.client.cluster.arguments import checked_names, checked_partitions
 from sparklog.client.cluster.offsets import OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.cluster.retry import retrying_async
+from sparklog.client.cluster.session import Build
 from sparklog.cluster.info import ClusterInfo, TopicInfo, metadata_request
 from sparklog.cluster.lag import described_lags, lag_request
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
+    A,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
@@ -25,6 +27,7 @@ from sparklog.protocol.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     ElectLeadersRequest,
+    Request,
 )
 from sparklog.security.access import Operation
 from sparklog.structs import BrokerId, IsolationLevel, TopicPartition, by_topic
@@ -145,24 +148,35 @@ class TopicAdmin(AdminBase):
         Each is a ``NewTopic``. Returns when every partition has a leader.
         """
         topics = new_topics(topics)
-        answer = await self._session.controller_request(
+        wanted = {topic.name: topic for topic in topics}
+
+        async def is_made(name: str, code: ErrorCode) -> bool:
+            return code is ErrorCode.TOPIC_ALREADY_EXISTS and not validate_only and await self._is_like(wanted[name])
+
+        await self._change(
             ApiKey.CREATE_TOPICS,
             lambda version: _create_request(version, topics, self._timeout_ms, validate_only),
-            check=lambda answer: _check_controller(answer.topics),
+            lambda answer: [(each.name, each) for each in answer.topics],
+            "cannot create topic",
+            is_made,
         )
-        raise_first(answer.topics, lambda each: f"cannot create topic {each.name!r}")
         if not validate_only:
             await self._await_leaders([topic.name for topic in topics])
 
     async def delete_topics(self, names: Collection[str]) -> None:
         """Delete them all, or raise the first error; returns when they are gone from the cluster's metadata."""
         names = checked_names(names, "topics")
-        answer = await self._session.controller_request(
+
+        async def is_gone(_: str, code: ErrorCode) -> bool:
+            return code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+        await self._change(
             ApiKey.DELETE_TOPICS,
             lambda version: _delete_request(version, names, self._timeout_ms),
-            check=lambda answer: _check_controller(answer.responses),
+            lambda answer: [(str(each.name), each) for each in answer.responses],
+            "cannot delete topic",
+            is_gone,
         )
-        raise_first(answer.responses, lambda each: f"cannot delete topic {each.name!r}")
 
         async def check() -> None:
             left = (await self._session.refresh(names)).topics
@@ -175,7 +189,12 @@ class TopicAdmin(AdminBase):
         """Let each topic have so many partitions, more than now; returns when the new ones have leaders."""
         checked_names(counts, "topics")
         topic = CreatePartitionsRequest.CreatePartitionsTopic
-        answer = await self._session.controller_request(
+
+        async def are_there(name: str, code: ErrorCode) -> bool:
+            is_done = code is ErrorCode.INVALID_PARTITIONS and not validate_only
+            return is_done and await self._is_like(NewTopic(name, counts[name]))
+
+        await self._change(
             ApiKey.CREATE_PARTITIONS,
             lambda version: CreatePartitionsRequest(
                 version=version,
@@ -183,11 +202,50 @@ class TopicAdmin(AdminBase):
                 timeout_ms=self._timeout_ms,
                 validate_only=validate_only,
             ),
-            check=lambda answer: _check_controller(answer.results),
+            lambda answer: [(each.name, each) for each in answer.results],
+            "cannot add partitions to topic",
+            are_there,
         )
-        raise_first(answer.results, lambda each: f"cannot add partitions to topic {each.name!r}")
         if not validate_only:
             await self._await_leaders(counts, counts)
+
+    async def _change(
+        self,
+        api: ApiKey,
+        build: Build[A],
+        results: Callable[[A], list[tuple[str, Judged]]],
+        what: str,
+        is_done: Callable[[str, ErrorCode], Awaitable[bool]],
+    ) -> None:
+        """Have the controller make a change. Raises the first error of the answer, named after ``what``.
+
+        Where the answer to an attempt before was lost, that one may have made the change: then an error is none if
+        ``is_done`` says so of the topic and the error.
+        """
+        unanswered = 0
+
+        def attempt(version: int) -> Request[A]:
+            nonlocal unanswered
+            unanswered += 1
+            return build(version)
+
+        def check(answer: A) -> None:
+            nonlocal unanswered
+            unanswered -= 1
+            _check_controller([each for _, each in results(answer)])
+
+        answer = await self._session.controller_request(api, attempt, check=check)
+        for name, each in results(answer):
+            error = error_of(each, f"{what} {name!r}")
+            if error is not None and not (unanswered and await is_done(name, error.code)):
+                raise error
+
+    async def _is_like(self, wanted: NewTopic) -> bool:
+        """Whether a topic has the partitions and replicas that are wanted, as far as that is said."""
+        partitions = (await self.describe_topics([wanted.name]))[wanted.name].partitions
+        shape = len(partitions), len(partitions[0].replicas)
+        asked = wanted.partitions, wanted.replication_factor
+        return all(each in (-1, found) for each, found in zip(asked, shape, strict=True))
 
     async def _await_leaders(self, names: Collection[str], counts: Mapping[str, int] | None = None) -> None:
         async def check() -> None:
