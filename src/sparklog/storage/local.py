@@ -57,7 +57,7 @@ class LocalDirectory(Place):
             raise OSError(error.errno, text, str(target)) from error
         return True
 
-    def _make_durable(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         sync_directory(self._at(path).parent)
 
 

@@ -52,6 +52,10 @@ class Manifests:
         data = json.dumps({"sha256": _checksum(content), "content": content}, indent=1, ensure_ascii=False)
         return self._place.publish(f"{self._directory}/{_name_of(number)}", data.encode())
 
+    def make_durable(self, number: int) -> None:
+        """Make sure that those up to this one stay: who put them may have died before. Raises OSError."""
+        self._place.make_durable(f"{self._directory}/{_name_of(number)}")
+
     def _path(self, number: int) -> str:
         return f"{self._place.uri}/{self._directory}/{_name_of(number)}"
 

@@ -71,8 +71,8 @@ class Place(ABC):
     def _put(self, part: str, path: str) -> bool:
         """Give the finished file ``part`` the name ``path``, if that is free; whether it was."""
 
-    def _make_durable(self, path: str) -> None:  # noqa: B027 (a place may have nothing to do)
-        """Make sure that the name of a file that was put stays. What it raises no answer makes good."""
+    def make_durable(self, path: str) -> None:  # noqa: B027 (a place may have nothing to do)
+        """Make sure that the name of a file that was put stays, and those before it in its directory."""
 
     def read(self, path: str) -> bytes:
         """The bytes of a small file."""
@@ -94,7 +94,7 @@ class Place(ABC):
                 self.remove(part)
         if not is_put and not self._is(path, data):
             return False
-        self._make_durable(path)
+        self.make_durable(path)
         return True
 
     def write(self, path: str, data: bytes) -> None:

@@ -170,6 +170,7 @@ class Offload:
             if self._is_beyond(intake, topic_ids, now):
                 now = self._now(topic_ids)
             plan = self._plan(intake, topic_ids, now)
+            intake.settle()
             self._tell_groups(plan, plan.starts)
             if not plan.ends:
                 return
@@ -191,7 +192,7 @@ class Offload:
                 return
 
     def _tell_groups(self, plan: _Plan, offsets: Offsets) -> None:
-        """All below ``offsets`` is in the place."""
+        """All below ``offsets`` is in the place, and durable."""
         self._waiting.commit(offsets, {tp: known.topic_id for tp, known in plan.progress.items()})
         if self._group is not None:
             self._group.commit(offsets)

@@ -2,7 +2,8 @@
 
 The contract, which ``spark/batch/offload.py`` relies on and every kind of place keeps:
 
-- ``Intake.progress`` is what the place itself says, as of the moment when the intake began.
+- ``Intake.progress`` is what the place itself says, as of the moment when the intake began. Once ``settle`` has
+  returned a power cut takes nothing of it, as of what ``finish`` commits.
 - ``Intake.finish`` makes all rows visible together with the offsets, or nothing. It fails if another job has moved one
   of the offsets since the intake began (``Overtaken``), or what the intake has read of the place (``Changed``).
 - What a task writes is invisible until then. A task may run twice, or die: only the outcomes that ``finish`` is given
@@ -115,6 +116,12 @@ class Intake(ABC, Generic[OutcomeT]):
     @abstractmethod
     def progress(self) -> Mapping[Progress, int]:
         """The next offset of each partition that has been offloaded to the place."""
+
+    def settle(self) -> None:
+        """Make durable what ``progress`` says: it may be the commit of a job that died before it was.
+
+        Raises DataSourceError.
+        """
 
     @property
     def divides_partitions(self) -> bool:

@@ -4,13 +4,16 @@ import json
 import os
 import shutil
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.errors import DataSourceError
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
+from sparklog.spark.batch.offload_groups import OffloadGroups
 from sparklog.spark.lake.delta.decoded_table import DecodedTable
+from sparklog.spark.lake.delta.decoded_upsert_table import DecodedUpsertTable
 from sparklog.spark.lake.delta.maintenance import Maintenance
 from sparklog.spark.lake.delta.raw_table import RawTable
 from sparklog.spark.lake.delta.table import Commit
@@ -104,6 +107,26 @@ def test_fields_are_columns_and_what_does_not_decode_is_a_dead_letter(spark, hom
     assert found.where("n >= 4").count() == 1
     assert len(found.where("n >= 4").inputFiles()) == 1  # by the statistics
     assert run(spark, decoded(name, key_format="string")) == []
+
+
+@pytest.mark.parametrize("is_upserted", [False, True])
+def test_brokers_are_told_once_the_commits_of_both_tables_are_on_the_disk(
+    spark, home, make, send, decoded, monkeypatch, is_upserted
+):
+    """Whoever made them: that job may have died before it had synced them."""
+    name = make()
+    send(name, click(1), b"{")
+    options = decoded(name)
+    if is_upserted:
+        target = DecodedUpsertTable(options.target.name, options.target.values, dead_letters=str(home / "dead"))
+        options = replace(options, target=target)
+    run(spark, options)
+    synced, told, sync = [], [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd)))
+    monkeypatch.setattr(OffloadGroups, "commit", lambda *_: told.append(list(synced)))
+    run(spark, options)
+    for each in ("table", "dead"):
+        assert {str(home / each / "_delta_log" / f"{version:020d}.json") for version in (0, 1)} <= set(told[0])
 
 
 def test_without_dead_letters_nothing_of_the_commit_is_in_the_table(spark, home, make, send, decoded):

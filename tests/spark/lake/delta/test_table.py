@@ -71,7 +71,7 @@ def commits_in(paths):
     return [int(each.stem) for each in paths if each.suffix == ".json"]
 
 
-def test_a_commit_makes_that_of_a_job_durable_which_died_after_it(spark, table, monkeypatch):
+def test_what_a_job_left_that_died_after_its_commit_is_on_the_disk_before_it_is_relied_on(spark, table, monkeypatch):
     """A power cut would else leave an empty file of it, which Delta takes for a commit of nothing."""
     with monkeypatch.context() as dying:
         dying.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(Died))
@@ -80,9 +80,12 @@ def test_a_commit_makes_that_of_a_job_durable_which_died_after_it(spark, table, 
     synced = names_synced(monkeypatch)
     commit = begun(DeltaTable(spark, table.name), ONE)
     assert commit.table.progress == {ONE: 5}
-    assert commit.finish([], {ONE: 9}) == 2
-    assert commits_in(synced) == [0, 1, 2]
+    commit.settle()
+    assert commits_in(synced) == [0, 1]
     assert synced[-2:] == [Path(table.name, "_delta_log"), Path(table.name)]
+    del synced[:]
+    commit.finish([], {ONE: 9})
+    assert commits_in(synced) == [2]
 
 
 def test_a_commit_makes_those_before_it_durable(spark, table, monkeypatch):
@@ -104,4 +107,4 @@ def test_a_commit_that_the_disk_did_not_take_is_believed_by_no_later_one_of_its_
         assert not passes(told.value)
     commit = begun(DeltaTable(spark, table.name), ONE)
     with pytest.raises(DataSourceError, match=r"SPARKLOG_TABLE_NOT_DURABLE.*mount"):
-        commit.finish([], {ONE: 9})
+        commit.settle()

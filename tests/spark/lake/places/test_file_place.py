@@ -19,12 +19,16 @@ from sparklog.log.stopped import stopped_partitions
 from sparklog.record.records import iter_batches
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
+from sparklog.spark.batch.offload_groups import OffloadGroups
+from sparklog.spark.batch.unattended import passes
 from sparklog.spark.lake.destination import Overtaken
 from sparklog.spark.lake.places import file_tasks
 from sparklog.spark.lake.places.file_manifest import FileManifests, read_manifest
 from sparklog.spark.lake.places.file_place import FilesDestination, FilesTarget
 from sparklog.spark.lake.places.file_tasks import FileRanges, WriteParquet, WriteSegments
 from sparklog.spark.read.offsets import OffsetRange
+from sparklog.storage import local
+from sparklog.storage.local import LocalDirectory
 from sparklog.storage.place import open_place
 from sparklog.storage.segment_file import read_segment
 from sparklog.structs import TopicPartition
@@ -193,6 +197,27 @@ def test_what_does_not_suit_is_refused(spark, in_this_process, uri, tmp_path, op
     (tmp_path / "files" / "_manifests" / f"{1:020d}.json").unlink()
     with pytest.raises(DataSourceError, match="its checksum is another one"):
         run(spark, options(name))
+
+
+def test_brokers_are_told_of_a_commit_once_its_name_is_on_the_disk(
+    spark, in_this_process, uri, options, make, send, monkeypatch
+):
+    """Of one whose job could not make sure of that too: the next one sees it, and brokers delete what they are told."""
+    name = make()
+    send(name, 6)
+    synced, told = [], []
+    monkeypatch.setattr(OffloadGroups, "commit", lambda *given: told.append((given[1], list(synced))))
+    with monkeypatch.context() as failing:
+        failing.setattr(LocalDirectory, "make_durable", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "lost")))
+        for _ in range(2):
+            with pytest.raises(DataSourceError, match="SPARKLOG_TABLE_NOT_WRITTEN") as error:
+                run(spark, options(name))
+            assert passes(error.value)
+    ends = {TopicPartition(name, number): 3 for number in range(2)}
+    assert [at for at, _ in told] == [dict.fromkeys(ends, 0)]
+    monkeypatch.setattr(local, "sync_directory", synced.append)
+    run(spark, options(name))
+    assert told[1:] == [(ends, [Path(uri) / "_manifests"])]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "segments"])

@@ -79,6 +79,9 @@ class TableIntake(TaskIntake[OutcomeT]):
     def progress(self) -> Mapping[Progress, int]:
         return self._commit.table.progress
 
+    def settle(self) -> None:
+        self._commit.settle()
+
     @property
     def epochs(self) -> Mapping[Progress, int]:
         return self._commit.table.epochs

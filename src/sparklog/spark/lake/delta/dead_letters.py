@@ -81,6 +81,10 @@ class DeadLetterCommit:
         """Of the table."""
         return self._table.name
 
+    def settle(self) -> None:
+        """As an intake does."""
+        self._commit.settle()
+
     def expect(self, partitions: Iterable[Progress]) -> None:
         self._commit.expect(partitions)
 
@@ -141,6 +145,11 @@ class Settling:
     def files(self) -> TableFiles | None:
         """Where dead letters are written."""
         return None if self._dead_letters is None else self._dead_letters.files
+
+    def settle(self) -> None:
+        """As an intake does."""
+        if self._dead_letters is not None:
+            self._dead_letters.settle()
 
     def expect(self, partitions: Sequence[Progress]) -> None:
         """As an intake does."""

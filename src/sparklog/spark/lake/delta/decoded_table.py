@@ -204,6 +204,10 @@ class DecodedTableIntake(TableIntake[DecodedFiles]):
         super().__init__(commit, target)
         self._settling = settling
 
+    def settle(self) -> None:
+        super().settle()
+        self._settling.settle()
+
     def expect(self, partitions: Iterable[Progress]) -> None:
         expected = list(partitions)
         super().expect(expected)

@@ -365,6 +365,10 @@ class Commit:
         self._durable.reach(self.table.table_id, self.table.location, version, is_own=True)
         return version
 
+    def settle(self) -> None:
+        """Make durable what ``table`` says, where the disk is a local one: Delta does not. Raises DataSourceError."""
+        self._durable.reach(self.table.table_id, self.table.location, self.table.version)
+
     def _change_metadata(self) -> None:
         """Let the commit add the columns and the properties that are missing."""
         if self._evolved is not None or self._properties:

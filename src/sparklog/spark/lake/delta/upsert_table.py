@@ -109,6 +109,11 @@ class UpsertTableIntake(TableIntake[Upserted]):
         """No: a key is in one task, so that it has one row."""
         return False
 
+    def settle(self) -> None:
+        super().settle()
+        if self._settling is not None:
+            self._settling.settle()
+
     def expect(self, partitions: Iterable[Progress]) -> None:
         partitions = list(partitions)
         counts = Counter(each.of_topic for each in partitions)

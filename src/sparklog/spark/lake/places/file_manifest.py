@@ -118,6 +118,10 @@ class FileManifests:
     def read(self, number: int) -> FileManifest:
         return FileManifest.from_json(self._manifests.read(number))
 
+    def make_durable(self, number: int) -> None:
+        """Make sure that those up to this one stay. Raises OSError."""
+        self._manifests.make_durable(number)
+
     def put(self, number: int, manifest: FileManifest) -> bool:
         """Whether it was put; not so where that number was taken. Raises OSError, after which either may be so."""
         return self._manifests.put(number, manifest.to_json())

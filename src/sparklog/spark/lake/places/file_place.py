@@ -120,6 +120,11 @@ class FilesDestination(Destination[WrittenFiles[DataFile]]):
                 f"another job has offloaded to {self.place} meanwhile; nothing of this one counts there",
             )
 
+    def settle(self, number: int) -> None:
+        """Make the names of the manifests up to this one durable. Raises DataSourceError."""
+        with _in_words(self.place):
+            self._manifests.make_durable(number)
+
     def remove(self, outcomes: Iterable[WrittenFiles[DataFile]]) -> None:
         remove_files(self._storage, (file for each in outcomes for file in each.files))
 
@@ -139,6 +144,10 @@ class FilesIntake(TaskIntake[WrittenFiles[DataFile]]):
     @property
     def progress(self) -> Mapping[Progress, int]:
         return self._progress
+
+    def settle(self) -> None:
+        if self._number:
+            self._destination.settle(self._number - 1)
 
     @property
     def epochs(self) -> Mapping[Progress, int]:
