@@ -12,7 +12,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConnectionFailed, ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.messages import OffsetFetchResponse
-from sparklog.structs import OFFSETS_TOPIC, Endpoint, TopicPartition
+from sparklog.structs import NO_EPOCH, OFFSETS_TOPIC, Endpoint, OffsetAndEpoch, TopicPartition
 from sparklog.testing.clock import ManualClock
 
 TP, SECOND, FOLLOWED, PLAIN = (TopicPartition("t", number) for number in range(4))
@@ -36,21 +36,42 @@ class Retention:
         self.told.append(("consult", partition.tp))
 
 
+EPOCHS = [(0, 0), (1, 30), (4, 50)]
+"""Which leader epochs the logs know, and where they begin: what 2 and 3 had from 30 or beyond on was cut off."""
+
+
+def served(tp, config, topic_id=ID, *, is_leader=True, leader_epoch=4):
+    """A partition of 100 records."""
+
+    def end_offset_for_epoch(epoch):
+        (latest, _), ends = EPOCHS[-1], [*(start for _, start in EPOCHS[1:]), 100]
+        found = [OffsetAndEpoch(end, known) for (known, _), end in zip(EPOCHS, ends, strict=True) if known <= epoch]
+        return found[-1] if epoch <= latest else None
+
+    return SimpleNamespace(
+        tp=tp,
+        config=config,
+        is_leader=is_leader,
+        topic_id=topic_id,
+        leader_epoch=leader_epoch,
+        end_offset_for_epoch=end_offset_for_epoch,
+    )
+
+
 class Scene:
     """A broker of four partitions of one topic; the group is coordinated by ``coordinator``, of whom ``answer`` is."""
 
-    def __init__(self, coordinator, answer):
+    def __init__(self, coordinator, answer, epoch=NO_EPOCH):
+        self._epoch = epoch
         self.retention, self.asked = Retention(), []
         self.replicas = SimpleNamespace(
             broker_id=HERE,
             retention=self.retention,
             served=[
-                SimpleNamespace(tp=TP, config=WAITS, is_leader=True, topic_id=ID),
-                SimpleNamespace(
-                    tp=SECOND, config=TopicConfig(retention_policies=("offload",)), is_leader=True, topic_id=ID
-                ),
-                SimpleNamespace(tp=FOLLOWED, config=WAITS, is_leader=False, topic_id=ID),
-                SimpleNamespace(tp=PLAIN, config=TopicConfig(), is_leader=True, topic_id=ID),
+                served(TP, WAITS),
+                served(SECOND, TopicConfig(retention_policies=("offload",))),
+                served(FOLLOWED, WAITS, is_leader=False),
+                served(PLAIN, TopicConfig()),
             ],
             apply_retention=self._apply,
         )
@@ -70,7 +91,10 @@ class Scene:
         self.asked.append((HERE, group, partitions))
         if isinstance(self._answer, ErrorCode):
             return self._answer, {}
-        offsets = {tp: SimpleNamespace(offset=at, metadata=text) for tp, (at, text) in self._answer.items()}
+        offsets = {
+            tp: SimpleNamespace(offset=at, leader_epoch=self._epoch, metadata=text)
+            for tp, (at, text) in self._answer.items()
+        }
         return ErrorCode.NONE, {tp: offsets.get(tp) for tp in partitions}
 
     async def request(self, endpoint, lane, _api, build, *, timeout):
@@ -87,7 +111,7 @@ class Scene:
             topic.OffsetFetchResponsePartitions(
                 partition_index=tp.partition,
                 committed_offset=at,
-                committed_leader_epoch=-1,
+                committed_leader_epoch=self._epoch,
                 metadata=text,
                 error_code=0,
             )
@@ -127,12 +151,37 @@ def test_an_offset_that_does_not_name_this_topic_is_none_of_its_offload(coordina
     assert f"counts for nothing: its metadata does not name topic id {ID}" in caplog.text
 
 
+@pytest.mark.parametrize("coordinator", [HERE, ELSEWHERE])
+@pytest.mark.parametrize(("epoch", "counts"), [(NO_EPOCH, 70), (4, 70), (3, 50), (1, 50), (0, 30)])
+def test_a_log_that_was_cut_off_and_has_grown_again_is_offloaded_up_to_where_it_was_cut(coordinator, epoch, counts):
+    """Beyond that it has other records than the place."""
+    assert Scene(coordinator, {TP: (70, NOTE), SECOND: (9, NOTE)}, epoch).run() == {TP: counts, SECOND: 9}
+
+
+@pytest.mark.parametrize("coordinator", [HERE, ELSEWHERE])
+def test_nothing_counts_of_an_epoch_that_the_broker_does_not_know_yet(coordinator):
+    """Another has led since, and this one does not know what it has in common with that."""
+    assert Scene(coordinator, {TP: (7, NOTE), SECOND: (9, NOTE)}, 5).run() == {}
+
+
+def test_what_is_answered_while_another_leader_epoch_begins_counts_for_nothing():
+    scene = Scene(ELSEWHERE, {TP: (7, NOTE), SECOND: (9, NOTE)})
+    answer = scene.request
+
+    async def meanwhile(*asked, **timeout):
+        scene.replicas.served[1].leader_epoch += 2
+        return await answer(*asked, **timeout)
+
+    scene.request = meanwhile
+    assert scene.run() == {TP: 7}
+
+
 def test_what_is_answered_of_a_topic_that_was_made_again_meanwhile_is_none_of_its_offload():
     scene = Scene(ELSEWHERE, {TP: (7, NOTE), SECOND: (9, NOTE)})
     answer = scene.request
 
     async def meanwhile(*asked, **timeout):
-        scene.replicas.served[1] = SimpleNamespace(tp=SECOND, config=WAITS, is_leader=True, topic_id=UUID(int=3))
+        scene.replicas.served[1] = served(SECOND, WAITS, UUID(int=3))
         return await answer(*asked, **timeout)
 
     scene.request = meanwhile

@@ -184,6 +184,20 @@ def test_what_was_found_out_of_a_topic_counts_for_no_other_of_its_name(scene, po
     assert here.round(10) == 10, "the next round is about this one"
 
 
+@pytest.mark.parametrize("policy", ["offload", "mine"])
+def test_what_was_found_out_in_a_leader_epoch_counts_in_no_other(scene, policy):
+    """Another may have led between, of whose log this one's is a copy now."""
+    here = scene({"retention.ms": "-1", "sparklog.retention.policies": policy})
+    here.install(mine=lambda *_: 10)
+    retention = here.broker.retention
+    retention.begin({TP: 10}, here.broker.served)
+    here.loop.run_until_complete(retention.consult(here.partition))
+    here.broker.apply(TP, PartitionState(1, 2, (1,), 1, 2), here.config, ID)
+    finish(here.broker.apply_retention())
+    assert here.partition.log_start_offset == 0
+    assert here.round(10) == 10, "the next round is about this one"
+
+
 # Waiting for the offload
 
 
@@ -299,6 +313,7 @@ def test_no_more_goes_than_policies_give_up_and_no_more_stays_than_the_limit(
     partition = SimpleNamespace(
         tp=TP,
         topic_id=ID,
+        leader_epoch=0,
         config=config,
         is_leader=True,
         log_start_offset=0,

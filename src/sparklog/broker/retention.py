@@ -24,7 +24,8 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
-from sparklog.structs import OFFSETS_TOPIC, TopicPartition
+from sparklog.replica.retention import log_of
+from sparklog.structs import NO_EPOCH, OFFSETS_TOPIC, TopicPartition
 
 _logger = logging.getLogger(__name__)
 _LANE = "retention"
@@ -33,6 +34,7 @@ _TIMEOUT_S = 10.0
 
 class _Committed(NamedTuple):
     offset: int
+    leader_epoch: int
     metadata: str
 
 
@@ -69,11 +71,11 @@ class RetentionRounds:
         async for each in self._turns.paced(self._replicas.served):
             if each.is_leader and each.config.asks_what_is_offloaded:
                 by_group[group_of(each.tp.topic, each.config.offload_group)].append(each)
+        asked = {each.tp: log_of(each) for some in by_group.values() for each in some}
         found: dict[TopicPartition, int] = {}
         for answer in await asyncio.gather(*(self._ask(group, some) for group, some in by_group.items())):
             found |= answer
-        asked = {each.tp: each.topic_id for some in by_group.values() for each in some}
-        here = {each.tp: each.topic_id for each in self._replicas.served}  # a topic may have been made again meanwhile
+        here = {each.tp: log_of(each) for each in self._replicas.served}  # it may be another one by now
         return {tp: at for tp, at in found.items() if tp in here and here[tp] == asked[tp]}
 
     async def _ask(self, group: str, partitions: list[Partition]) -> dict[TopicPartition, int]:
@@ -87,14 +89,16 @@ class RetentionRounds:
     def _of_topics(
         self, group: str, partitions: list[Partition], committed: Mapping[TopicPartition, _Committed]
     ) -> Iterable[tuple[TopicPartition, int]]:
-        """What is committed for these topics, and not for former ones of their names."""
+        """What is committed for these topics, and not for former ones of their names, as far as the logs have it."""
         for each in partitions:
             known = committed.get(each.tp)
             if known is None:
                 continue
             note = OffloadNote.from_metadata(known.metadata)
             if note is not None and note.topic_id == each.topic_id:
-                yield each.tp, known.offset
+                until = _until(each, known)
+                if until is not None:
+                    yield each.tp, until
             else:
                 self._warnings.warn(
                     "foreign",
@@ -121,11 +125,24 @@ class RetentionRounds:
             timeout=_TIMEOUT_S,
         )
         return {
-            tp: _Committed(at.offset, at.metadata) for tp, at in fetched_offsets(answer, {}).items() if at is not None
+            tp: _Committed(at.offset, at.leader_epoch, at.metadata)
+            for tp, at in fetched_offsets(answer, {}).items()
+            if at is not None
         }
 
     def _committed_here(self, group: str, partitions: list[TopicPartition]) -> dict[TopicPartition, _Committed]:
         error, offsets = self._groups.fetch_offsets(group, partitions)
         if error is not ErrorCode.NONE:
             raise ApiError(error, error.name)
-        return {tp: _Committed(at.offset, at.metadata) for tp, at in offsets.items() if at is not None}
+        return {tp: _Committed(at.offset, at.leader_epoch, at.metadata) for tp, at in offsets.items() if at is not None}
+
+
+def _until(partition: Partition, committed: _Committed) -> int | None:
+    """Up to where the log has what was offloaded: it may have been cut off since, and have grown again.
+
+    None while the leader epoch of the offset is not known here, since another has led.
+    """
+    if committed.leader_epoch == NO_EPOCH:
+        return committed.offset
+    end = partition.end_offset_for_epoch(committed.leader_epoch)
+    return None if end is None else min(committed.offset, end.offset)

@@ -2,7 +2,8 @@
 
 In rounds: ``begin`` with what has been offloaded, ``consult`` the policies of others, and then ``given_up`` of each
 partition while its segments are deleted. Between ``begin`` and ``consult`` a policy of others counts as failed, so that
-nothing is deleted on half an answer. What is found out in a round is of the topic that was there when it began.
+nothing is deleted on half an answer. What is found out in a round is of the topic, and of the leader epoch, that was
+there when it began.
 Invariants: ``docs/adr/0035-retention.md``.
 """
 
@@ -52,7 +53,7 @@ class Retention:
         self._clock = clock
         self._policies = policies or InstalledPolicies()
         self._offloaded: Mapping[TopicPartition, int] = {}
-        self._topic_ids: dict[TopicPartition, UUID | None] = {}  # when the round began
+        self._begun: dict[TopicPartition, tuple[UUID | None, int]] = {}  # what the round is about (``log_of``)
         self._answers: dict[TopicPartition, int] = {}
         self._told = RateLimit(clock.monotonic, _TOLD_EVERY_S)
         self._nearly_full: set[TopicPartition] = set()
@@ -68,7 +69,7 @@ class Retention:
         """``offloaded``: up to where partitions have been offloaded; of the others it is not known."""
         here = {each.tp: each for each in served}
         self._offloaded = offloaded
-        self._topic_ids = {tp: each.topic_id for tp, each in here.items()}
+        self._begun = {tp: log_of(each) for tp, each in here.items()}
         self._answers, self.refusals = {}, {}
         self._policies.retain(here)
         waiting = {tp for tp, each in here.items() if each.is_leader and waits(each)}
@@ -130,9 +131,8 @@ class Retention:
         return min(known, partition.high_watermark.offset)
 
     def _is_same(self, partition: Partition) -> bool:
-        """Whether it is of the topic that was there when the round began, and of no other of its name."""
-        tp = partition.tp
-        return tp in self._topic_ids and self._topic_ids[tp] == partition.topic_id
+        """Whether its offsets are those of when the round began."""
+        return self._begun.get(partition.tp) == log_of(partition)
 
     # Waiting for the offload
 
@@ -205,6 +205,13 @@ def _others(partition: Partition) -> list[str]:
 
 def _deletes(partition: Partition) -> bool:
     return "delete" in partition.config.cleanup_policy
+
+
+def log_of(partition: Partition) -> tuple[UUID | None, int]:
+    """What its offsets are of, its topic and its leader epoch: in another one the log may have been cut off, and have
+    other records at the same offsets.
+    """
+    return partition.topic_id, partition.leader_epoch
 
 
 def waits(partition: Partition) -> bool:

@@ -7,10 +7,12 @@ import pytest
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.admin.admin import OffsetAndMetadata, Replica
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.cluster.offload_group import OffloadNote
 from sparklog.spark.batch.offload import OffloadOptions, run
 from sparklog.spark.lake.delta.raw_table import RawTable
-from sparklog.structs import TopicPartition
+from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
@@ -114,3 +116,39 @@ def test_a_note_of_a_former_topic_keeps_no_job_from_its_group(spark, eager, admi
     admin.alter_group_offsets(f"group-of-{topic}", offsets)
     offload(spark, eager, topic, str(tmp_path / "table"))
     eventually(lambda: starts(admin, topic) == [1, 1])
+
+
+def leader(servers, topic):
+    """Of its first partition."""
+    with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as metadata:
+        return metadata.fetch([topic]).topics[topic].partitions[0].leader
+
+
+@pytest.mark.slow  # the session of a broker has to end
+def test_what_a_log_got_after_it_was_cut_off_stays_until_the_job_has_it(spark, tmp_path, topic):
+    """The offsets are those of the lost records, which the table has: the group's offset speaks of them."""
+    eager = {"log.retention.check.interval.ms": "50"}
+    with (
+        ClusterHarness(tmp_path / "cluster", brokers=2, settings=eager) as cluster,
+        Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        servers, table = cluster.bootstrap_servers, str(tmp_path / "table")
+        admin.create_topics([NewTopic(topic, 2, 1, WAITS | {"retention.ms": "-1"})])
+        send(cluster, topic, 12)
+        offload(spark, cluster, topic, table)
+        leads = leader(servers, topic)
+        cluster.kill_broker(leads)
+        eventually(lambda: leader(servers, topic) == NO_LEADER, 60, "nobody leads")
+        lost = [f"{offset:020}.*" for offset in (3, 4, 5)]
+        for path in (each for name in lost for each in (cluster.directory.broker(leads) / f"{topic}-0").glob(name)):
+            path.unlink()
+        cluster.start_broker(leads)
+        eventually(lambda: leader(servers, topic) == leads, 60, "it leads again")
+        send(cluster, topic, 12)
+        admin.alter_topic_configs(topic, {"retention.ms": "1000"})
+        eventually(lambda: 0 not in starts(admin, topic))
+        assert starts(admin, topic) == [3, 6]
+        options = OffloadOptions(servers, (topic,), RawTable(table), fail_on_data_loss=False)
+        (commit,) = run(spark, options)
+        assert commit.records == 12
+        eventually(lambda: starts(admin, topic) == [9, 12])

@@ -171,11 +171,11 @@ class Offload:
                 now = self._now(topic_ids)
             plan = self._plan(intake, topic_ids, now)
             intake.settle()
-            self._tell_groups(plan, plan.starts)
+            self._tell_groups(plan, plan.starts, plan.start_epochs)
             if not plan.ends:
                 return
             intake.expect(plan.progress.values())
-            intake.note_epochs({known: now.epochs.get(known.tp, NO_EPOCH) for known in plan.ends})
+            intake.note_epochs({known: plan.end_epochs.get(known.tp, NO_EPOCH) for known in plan.ends})
             outcomes = self._write(intake, plan)
             try:
                 committed = self._commit(intake, plan, outcomes, started)
@@ -191,11 +191,11 @@ class Offload:
             if not plan.behind:
                 return
 
-    def _tell_groups(self, plan: _Plan, offsets: Offsets) -> None:
-        """All below ``offsets`` is in the place, and durable."""
-        self._waiting.commit(offsets, {tp: known.topic_id for tp, known in plan.progress.items()})
+    def _tell_groups(self, plan: _Plan, offsets: Offsets, epochs: Mapping[TopicPartition, int]) -> None:
+        """All below ``offsets`` is in the place, and durable, of the logs as they were in these leader epochs."""
+        self._waiting.commit(offsets, epochs, {tp: known.topic_id for tp, known in plan.progress.items()})
         if self._group is not None:
-            self._group.commit(offsets)
+            self._group.commit(offsets, epochs)
 
     def fresh(self, freshness_s: float) -> Iterator[Committed]:
         """Offload on and on, so that records are in their place ``freshness_s`` seconds after their timestamps.
@@ -246,7 +246,9 @@ class Offload:
         ranges = [OffsetRange(tp, starts[tp], upto[tp], topic_ids[tp]) for tp in topic_ids if starts[tp] < upto[tp]]
         behind = sum(max(ends[tp] - max(upto[tp], starts[tp]), 0) for tp in topic_ids)
         back = {tp for tp in topic_ids if starts[tp] < intake.progress.get(progress[tp], 0)}
-        return _Plan(progress, starts, ranges, back, weights, behind)
+        kept = {tp for tp, at in starts.items() if at == intake.progress.get(progress[tp])}
+        known = {tp: intake.epochs.get(progress[tp], NO_EPOCH) for tp in kept}
+        return _Plan(progress, starts, {**now.epochs, **known}, ranges, now.epochs, back, weights, behind)
 
     def _cut_off(self, intake: Intake[Any], progress: Mapping[TopicPartition, Progress], now: StreamOffset) -> Offsets:
         """Where logs were cut off below what was offloaded, and have grown beyond it again."""
@@ -318,7 +320,7 @@ class Offload:
         except (Overtaken, Changed):
             intake.discard(outcomes)
             raise
-        self._tell_groups(plan, {known.tp: end for known, end in plan.ends.items()})
+        self._tell_groups(plan, {known.tp: end for known, end in plan.ends.items()}, plan.end_epochs)
         timestamps = Timestamps()
         for each in outcomes:
             timestamps.merge(each.timestamps)
@@ -368,7 +370,10 @@ class _Plan(NamedTuple):
 
     progress: dict[TopicPartition, Progress]
     starts: Offsets
+    start_epochs: Mapping[TopicPartition, int]
+    """Those that the place has noted, where the commit begins at an offset of the place."""
     ranges: list[OffsetRange]
+    end_epochs: Mapping[TopicPartition, int]
     back: set[TopicPartition]
     """Those whose log was cut off, and the loss accepted: the offset goes back to where the log ends."""
     weights: Mapping[TopicPartition, float]

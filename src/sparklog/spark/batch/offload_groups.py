@@ -8,7 +8,7 @@ alone, with a warning. See ``docs/adr/0035-retention.md``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from uuid import UUID
 
 from sparklog.client.admin.admin import Admin
@@ -40,12 +40,15 @@ class OffloadGroups:
         self._groups: dict[tuple[str, UUID, str], GroupProgress] = {}
         self._look_at = float("-inf")
 
-    def commit(self, offsets: Offsets, topic_ids: TopicIds) -> None:
-        """All below ``offsets`` is in the place. A failure is logged; the brokers keep more then."""
+    def commit(self, offsets: Offsets, epochs: Mapping[TopicPartition, int], topic_ids: TopicIds) -> None:
+        """All below ``offsets`` is in the place, of the log as it was in these leader epochs.
+
+        A failure is logged; the brokers keep more then.
+        """
         self._look_now_and_then(topic_ids)
         for (topic, topic_id, _), progress in self._groups.items():
             progress.commit(
-                {tp: at for tp, at in offsets.items() if (tp.topic, topic_ids.get(tp)) == (topic, topic_id)}
+                {tp: at for tp, at in offsets.items() if (tp.topic, topic_ids.get(tp)) == (topic, topic_id)}, epochs
             )
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ Only Spark's checkpoint says where the query continues; nothing is read back fro
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from sparklog.client.admin.admin import Admin, OffsetAndMetadata
 from sparklog.client.cluster.config import ClientConfig
@@ -15,6 +16,7 @@ from sparklog.config.job_clients import Rights
 from sparklog.errors import SparklogError
 from sparklog.spark.failures import rights_named
 from sparklog.spark.read.offsets import Offsets
+from sparklog.structs import NO_EPOCH, TopicPartition
 
 _PATIENCE_MS = 5_000
 """The longest time that a query waits for the group's coordinator."""
@@ -33,17 +35,21 @@ class GroupProgress:
         self._clock = clock
         self._obstacles = Obstacles(clock)
         self._retry_at = float("-inf")
-        self._committed: Offsets | None = None
+        self._committed: dict[TopicPartition, OffsetAndMetadata] | None = None
         self._admin: Admin | None = None
 
-    def commit(self, offsets: Offsets) -> None:
-        """Commit the offsets if they have changed. The planner calls this at every trigger, even an idle one."""
-        if offsets == self._committed or not offsets or self._clock.monotonic() < self._retry_at:
+    def commit(self, offsets: Offsets, epochs: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit the offsets if they have changed. The planner calls this at every trigger, even an idle one.
+
+        ``epochs``: leader epochs of which it is known that no record before the offset has a later one.
+        """
+        known = epochs or {}
+        noted = {tp: OffsetAndMetadata(at, known.get(tp, NO_EPOCH), self._metadata) for tp, at in offsets.items()}
+        if noted == self._committed or not noted or self._clock.monotonic() < self._retry_at:
             return
         try:
             if self._admin is None:
                 self._admin = Admin(self._config)
-            noted = {tp: OffsetAndMetadata(at, metadata=self._metadata) for tp, at in offsets.items()}
             with rights_named(Rights("READ")):
                 self._admin.alter_group_offsets(self._group_id, noted)
         except SparklogError as error:
@@ -51,7 +57,7 @@ class GroupProgress:
             what = f"the progress of the query is not committed to group {self._group_id!r}: {error}"
             self._obstacles.met("commit", what, at_once=True)
             return
-        self._committed = dict(offsets)
+        self._committed = noted
         self._obstacles.over("commit")
 
     def repeat(self) -> None:
