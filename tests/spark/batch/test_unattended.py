@@ -111,6 +111,7 @@ def kept_on(*steps):
         DataSourceError("SPARKLOG_BROKER_UNREACHABLE", "a task says"),
         DataSourceError("SPARKLOG_TABLE_CHANGED", "five times"),
         DataSourceError("SPARKLOG_TABLE_NOT_WRITTEN", "disk full"),
+        DataSourceError("SPARKLOG_DATABASE_UNREACHABLE", "it is started again"),
         PythonException("a worker was killed"),
     ],
     ids=str,

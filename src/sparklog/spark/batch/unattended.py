@@ -32,6 +32,7 @@ _PASSING = frozenset(
         "SPARKLOG_TOKEN_ENDED",
         "SPARKLOG_TABLE_CHANGED",
         "SPARKLOG_TABLE_NOT_WRITTEN",
+        "SPARKLOG_DATABASE_UNREACHABLE",
     }
 )
 _STOPPED = ("stopped SparkContext", "LiveListenerBus is stopped")

@@ -1,8 +1,10 @@
 """Where a database is, and what is never said of it."""
 
 import pytest
+from py4j.protocol import Py4JError
 
 from sparklog.errors import DataSourceError
+from sparklog.spark.batch.unattended import passes
 from sparklog.spark.lake.places.jdbc import Database
 from sparklog.spark.lake.places.jdbc_table import JdbcTable
 
@@ -42,6 +44,45 @@ def test_what_is_no_url_and_what_has_no_known_driver_is_refused(url, why):
         Database(url)
     if url.startswith("jdbc"):
         assert Database(url, driver="com.example.Driver").driver_class == "com.example.Driver"
+
+
+class Said:
+    """An exception of the JVM."""
+
+    def __init__(self, text, state=None, cause=None):
+        self._text, self._state, self._cause = text, state, cause
+
+    def getMessage(self):
+        return self._text
+
+    def getCause(self):
+        return self._cause
+
+    def getSQLState(self):
+        if self._state is None:
+            raise Py4JError("no such method")
+        return self._state
+
+
+def failed(exception):
+    error = RuntimeError("by Spark")
+    error._origin = exception
+    return Database(URL).failure(error, "SPARKLOG_NO_TABLE", "has no table t")
+
+
+@pytest.mark.parametrize("state", ["08001", "08006", "08003", "57P01", "57P03", "53300"])
+def test_a_database_that_is_away_passes_by_itself(state):
+    refused = Said("Connection to h refused", state, Said("Connection refused"))
+    error = failed(Said("Job aborted", None, refused))
+    assert passes(error)
+    assert str(error) == f"[SPARKLOG_DATABASE_UNREACHABLE] {URL} cannot be reached: Connection refused"
+
+
+@pytest.mark.parametrize("state", ["28P01", "42501", "3D000", "08004", "08P01", None])
+def test_one_that_refuses_what_it_is_asked_does_not(state):
+    error = failed(Said("no", state))
+    assert not passes(error)
+    assert str(error) == f"[SPARKLOG_NO_TABLE] {URL} has no table t: no"
 
 
 def test_tables_of_other_databases_schemas_and_users_are_others():

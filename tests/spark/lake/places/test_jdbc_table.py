@@ -16,7 +16,9 @@ from fix_programs import lack_of
 from sparklog.client import NewTopic, Producer
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.jars import is_fetched, jar_set
+from sparklog.local.ports import free_port
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
+from sparklog.spark.batch.unattended import passes
 from sparklog.spark.lake.destination import Overtaken
 from sparklog.spark.lake.places.jdbc import Connection, Database
 from sparklog.spark.lake.places.jdbc_table import JdbcDestination, JdbcIntake, JdbcTable
@@ -351,6 +353,33 @@ def test_a_commit_of_some_partitions_goes_on_where_it_was(spark, cluster, server
     offsets = f"{table.split('.')[0]}.sparklog_offsets"
     stored = server.psql(f"select topic, partition_number, next_offset from {offsets} where topic = '{name}'")
     assert sorted(stored) == [[name, "0", "20"], [name, "1", "20"]]
+
+
+def test_a_server_that_has_ended_the_connection_is_come_back_to(spark, server, options, make, send):
+    """It was started again, or takes the connection for idle."""
+    name = make()
+    send(name, 0, 4)
+    with closing(Offload(spark, options(name))) as offload:
+        list(offload.commits())
+        server.psql(
+            "select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'client backend'"
+            " and pid <> pg_backend_pid()"
+        )
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_DATABASE_UNREACHABLE.*cannot be reached") as ended:
+            list(offload.commits())
+    assert passes(ended.value)
+    assert run(spark, options(name)) == []
+
+
+def test_a_server_that_is_away_is_come_back_to_and_one_that_refuses_the_user_is_not(spark, server, database, options):
+    away = replace(database, url=f"jdbc:postgresql://127.0.0.1:{free_port()}/warehouse")
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_DATABASE_UNREACHABLE.*cannot be reached") as told:
+        run(spark, options("t", database=away))
+    assert passes(told.value)
+    for wrong in (replace(database, user="nobody"), replace(database, password=None)):
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_NO_TABLE.*does not let this job in") as told:
+            run(spark, options("t", database=wrong))
+        assert not passes(told.value)
 
 
 class TestPasswords:

@@ -25,6 +25,13 @@ _SECRET = re.compile(
     r"[?;&][^=;&]*(pass|pwd|secret|token)[^=;&]*=|//[^/@?;]*:[^/@?;]*@|:[^/@:?;]+/[^/@?;]+@", re.IGNORECASE
 )
 """A parameter, ``//USER:PASSWORD@`` or Oracle's ``:USER/PASSWORD@``."""
+UNREACHABLE = "SPARKLOG_DATABASE_UNREACHABLE"
+_AWAY = ("08", "57P", "53300")
+"""How SQLStates begin of a server that does not answer, stops, starts, ends idle sessions, or has too many clients."""
+_REFUSALS = ("08004", "08P01")
+"""Of a server that does not take this client, or speaks another protocol: that stays so."""
+_PATIENCE_S = 5
+"""For a server to say that a connection is good."""
 _READ_COMMITTED = 2
 """``java.sql.Connection.TRANSACTION_READ_COMMITTED``."""
 
@@ -87,13 +94,17 @@ class Database:
 
     def said(self, error: Exception) -> str:
         """What went wrong, as the database or Spark says it, in one line."""
-        java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-        while java is not None and java.getCause() is not None:
-            java = java.getCause()
-        text = str(error) if java is None else str(java.getMessage() or java.toString())
+        causes = _causes(error)
+        text = str(causes[-1].getMessage() or causes[-1].toString()) if causes else str(error)
         if self.password:
             text = text.replace(self.password, "***")
         return " ".join(text.split())[:500]
+
+    def failure(self, error: Exception, code: str, what: str) -> DataSourceError:
+        """The same as an error; of a database that is away with a code of its own, for that passes by itself."""
+        if any(_says_away(each) for each in _causes(error)):
+            code, what = UNREACHABLE, "cannot be reached"
+        return DataSourceError(code, f"{self.shown} {what}: {self.said(error)}")
 
 
 class Connection:
@@ -110,7 +121,8 @@ class Connection:
         driver = self._driver()
         self.login = database.login(jvm)
         """For Spark's JDBC source."""
-        with self.errors("SPARKLOG_NO_TABLE", "cannot be reached"):
+        self._java: Any = None
+        with self.errors("SPARKLOG_NO_TABLE", "does not let this job in"):
             self._java = driver.connect(database.url, self.login)
             self._java.setTransactionIsolation(_READ_COMMITTED)
 
@@ -127,12 +139,22 @@ class Connection:
 
     @contextmanager
     def errors(self, code: str, what: str) -> Iterator[None]:
-        """Raises DataSourceError with the database's words, without what Java adds, for what goes wrong meanwhile."""
+        """Raises DataSourceError with the database's words, without what Java adds, for what goes wrong meanwhile.
+
+        Its code is UNREACHABLE, not ``code``, where the database is away or the connection is lost.
+        """
         try:
             yield
         except Py4JError as error:
-            text = f"{self._database.shown} {what}: {self._database.said(error)}"
-            raise DataSourceError(code, text) from None
+            if self._is_lost():
+                code, what = UNREACHABLE, "cannot be reached any more"
+            raise self._database.failure(error, code, what) from None
+
+    def _is_lost(self) -> bool:
+        try:
+            return self._java is not None and not self._java.isValid(_PATIENCE_S)
+        except Py4JError:  # it is the JVM that does not answer
+            return False
 
     def quote(self, name: str) -> str:
         """The name as an identifier of this database."""
@@ -219,6 +241,25 @@ class Connection:
             self._java.close()
         except Py4JError:
             return
+
+
+def _causes(error: Exception) -> list[Any]:
+    """The exceptions of the JVM behind an error, the innermost last."""
+    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    found = []
+    while java is not None:
+        found.append(java)
+        java = java.getCause()
+    return found
+
+
+def _says_away(exception: Any) -> bool:
+    """Whether it is an SQLException of a database that cannot be reached."""
+    try:
+        state = str(exception.getSQLState())
+    except Py4JError:  # another exception
+        return False
+    return state.startswith(_AWAY) and state not in _REFUSALS
 
 
 def _column(result: Any, name: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
@@ -153,7 +153,8 @@ class JdbcDestination(Destination[StagedAttempt]):
         try:
             self.append(new_table(self.spark), self.names.table)
         except PySparkException as error:
-            raise DataSourceError("SPARKLOG_NO_TABLE", f"{self.place} cannot be made: {self._said(error)}") from None
+            what = f"has no table {self.target.table}, and it cannot be made"
+            raise self.target.database.failure(error, "SPARKLOG_NO_TABLE", what) from None
 
     def _make(self, table: str, make: Callable[[], object]) -> None:
         """Another job may make it at the same time."""
@@ -347,5 +348,6 @@ class JdbcIntake(Intake[StagedAttempt]):
             self._connection.execute(f"insert into {table} values (?, ?, ?, ?, ?, ?, ?)", *whose, offset, epoch)
 
     def discard(self, outcomes: Iterable[StagedAttempt]) -> None:  # noqa: ARG002 (all are in one table)
-        if self._connection.tables(self._destination.names.schema, self._staging):
-            self._destination.drop(self._staging)
+        with suppress(Py4JError):  # the connection is lost; what stays is dropped when it is old
+            if self._connection.tables(self._destination.names.schema, self._staging):
+                self._destination.drop(self._staging)
