@@ -1,7 +1,11 @@
-"""What a load says of an error of Spark's. The texts are Spark 4.2's own, shortened."""
+"""What a load says of an error of Spark's (the texts are Spark 4.2's own, shortened), and of its own commit."""
+
+from types import SimpleNamespace
 
 import pytest
 
+from sparklog.errors import DataSourceError
+from sparklog.spark.batch import load
 from sparklog.spark.batch.load_failures import meaning_of
 from sparklog.spark.batch.sources import Source
 
@@ -77,3 +81,16 @@ def test_of_an_error_in_a_task_of_python_it_says_what_was_raised():
         '  File "x.py", line 32, in boom\n    raise KeyError(1)\n    ^^^^^\nKeyError: 1\n\n\tat java'
     )
     assert meaning_of(ValueError(text), SOURCE) == "Spark failed, and nothing of it is loaded: KeyError: 1"
+
+
+@pytest.mark.parametrize("answer", [[None], [False]])
+def test_a_commit_that_may_have_been_made_is_not_said_to_be_none(monkeypatch, answer):
+    """Its answer was lost, and another run of the load has begun before it was asked for again."""
+    job = object.__new__(load._Load)
+    job._options = SimpleNamespace(name="x")
+    job._admin = SimpleNamespace(end_prepared=lambda *_, **__: answer)
+    for step in ("_check_topic", "_mark_done"):
+        monkeypatch.setattr(load._Load, step, lambda *_: None)
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_NOT_LOADED.*another run of it .*run it again") as told:
+        job._commit(None, "print")
+    assert "nothing of this one is visible" not in str(load._as_told(told.value, "x"))

@@ -336,7 +336,13 @@ class _Load:
         self._check_topic()
         self._mark_done(transaction, print_)
         if self._admin.end_prepared([transaction], commit=True) != [True]:
-            raise ApiError(ErrorCode.PRODUCER_FENCED, "the transaction was ended by another")
+            name = self._options.name
+            raise DataSourceError(
+                "SPARKLOG_NOT_LOADED",
+                f"the transaction of load {name!r} is not open any more: another run of it has begun since, or its time"
+                " was up. Whether this one was committed before, its answer being lost, is not known here: run it"
+                " again, which says that it is loaded, or loads it",
+            )
 
     def _check_topic(self) -> None:
         """Raises DataSourceError where another topic has the name by now: what was adopted, or sent, is gone."""
