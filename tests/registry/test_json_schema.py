@@ -78,3 +78,11 @@ def test_a_schema_that_is_none_is_refused(registry):
 def test_a_schema_that_nothing_can_be_checked_by_is_refused(registry, schema):
     with pytest.raises(SerializationError):
         checker(registry, Schema(schema, JSON))({"a": "b"})
+
+
+@pytest.mark.parametrize("factor", [0.5, 1e-200])
+def test_a_number_that_is_too_large_for_a_check_is_refused(registry, factor):
+    serializer = JsonSerializer(registry, {"multipleOf": factor})
+    assert serializer.serialize("t", 1)[5:] == b"1"
+    with pytest.raises(SerializationError, match="a value cannot be checked by its JSON Schema"):
+        serializer.serialize("t", 10**400)

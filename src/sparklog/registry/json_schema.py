@@ -134,7 +134,7 @@ def checker(registry: SchemaRegistry, schema: Schema) -> _Check:
         checks.begin()
         try:
             error = errors.best_match(validator.iter_errors(value))
-        except (unresolvable, ValueError, RecursionError) as failure:
+        except (unresolvable, ValueError, ArithmeticError, RecursionError) as failure:
             raise SerializationError(f"a value cannot be checked by its JSON Schema: {failure}") from None
         if error is not None:
             raise SerializationError(f"a value is not of the JSON Schema: {error.json_path}: {error.message}")
