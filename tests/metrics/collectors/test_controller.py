@@ -45,3 +45,21 @@ def test_partitions_without_a_live_leader_and_those_led_by_others_than_their_fir
 
 def test_a_broker_that_is_not_the_controller_tells_zeros():
     assert set(told(None).values()) == {0}
+
+
+def test_a_topic_that_is_made_again_with_fewer_partitions_meanwhile_ends_no_scrape():
+    context = ControllerContext(1, 1)
+    context.brokers = {1: BrokerInfo(1, Endpoint("h", 1))}
+    context.assign(TopicAssignment("t", dict.fromkeys(range(1000), (1,))))
+    context.states |= {TopicPartition("t", each): PartitionState(int(NO_LEADER), 0, (1,), 1) for each in range(1000)}
+    collector = ControllerCollector(SimpleNamespace(context=context, elections=Elections()))
+
+    class Interrupted:
+        def collect(self, page):
+            steps = collector.collect(page)
+            next(steps)
+            context.forget("t")
+            context.assign(TopicAssignment("t", {0: (1,)}))
+            yield from steps
+
+    assert collected(Interrupted()).value(f"{NAME}offlinepartitionscount") == 500

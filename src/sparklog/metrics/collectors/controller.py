@@ -27,10 +27,11 @@ class ControllerCollector:
             brokers, assignments, deleting = context.brokers, context.assignments, context.deleting
             for (topic, number), state in states[first : first + _PARTITIONS_A_STEP]:
                 assigned = assignments.get(topic)
-                if assigned is not None and topic not in deleting:
+                replicas = assigned and assigned.partitions.get(number)
+                if replicas and topic not in deleting:  # it may be another topic of the name by now
                     leader = state.leader
                     offline += leader not in brokers
-                    imbalanced += leader != assigned.partitions[number][0]
+                    imbalanced += leader != replicas[0]
             yield
         page.add(families.OFFLINE_PARTITIONS, offline)
         page.add(families.IMBALANCED, imbalanced)
