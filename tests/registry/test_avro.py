@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from sparklog.errors import ConfigError, IncompatibleSchema, RegistryUnavailable, SchemaNotFound, SerializationError
 from sparklog.registry import AvroDeserializer, AvroSerializer, Reference, Schema
 from sparklog.registry.avro import parsed, refers_to_itself
+from sparklog.registry.decoding import ValueDecoder
+from sparklog.registry.schema import AVRO
 from sparklog.registry.wire import framed
 from sparklog.testing.registry import Refusal
 
@@ -217,3 +219,32 @@ def test_a_value_of_too_many_levels_is_refused_and_ends_no_process(registry):
 )
 def test_a_schema_that_refers_to_itself_is_known(registry, schema, expected):
     assert refers_to_itself(parsed(registry, Schema(schema))) is expected
+
+
+def test_a_default_that_is_not_of_its_type_does_not_matter_in_a_schema_that_was_written_with(registry):
+    """Java's Avro before 1.9 let them be registered."""
+    enum = {"type": "enum", "name": "E", "symbols": ["A"], "default": "A"}
+    fields = [{"name": "a", "type": ["null", "int"], "default": "null"}, {"name": "e", "type": enum}]
+    schema = {"type": "record", "name": "Old", "fields": fields}
+    registry.register("old", Schema(json.dumps(schema)))
+    registry.register("new", Schema('{"type": "array", "items": "Old"}', AVRO, (Reference("Old", "old", 1),)))
+    assert AvroDeserializer(registry)(b"\0\0\0\0\1\2\4\0") == {"a": 2, "e": "A"}
+    assert AvroDeserializer(registry)(b"\0\0\0\0\2\2\2\4\0\0") == [{"a": 2, "e": "A"}]
+    assert ValueDecoder(registry).decode(b"\0\0\0\0\1\0\0") == '{"a": null, "e": "A"}'
+    with pytest.raises(SerializationError, match="cannot be read"):
+        AvroSerializer(registry, schema).serialize("t", {"a": 2, "e": "A"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "fixed", "name": "F", "size": 10**400, "logicalType": "decimal", "precision": 3},
+        {"type": "record", "name": 5, "fields": []},
+        {"type": "record", "name": "R", "fields": 5},
+        {"type": "record", "name": "R", "fields": [5]},
+    ],
+)
+def test_a_schema_that_is_none_is_refused_whatever_is_wrong_with_it(registry, schema):
+    registry.register("s", Schema(json.dumps(schema)))
+    with pytest.raises(SerializationError, match="the Avro schema cannot be read"):
+        AvroDeserializer(registry)(b"\0\0\0\0\1")

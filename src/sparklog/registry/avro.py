@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
 
-from sparklog.errors import SerializationError
+from sparklog.errors import RegistryError, SerializationError
 from sparklog.registry.avro_bounds import refuse_unbounded
 from sparklog.registry.extras import needed
 from sparklog.registry.registry import SchemaRegistry
@@ -17,6 +17,7 @@ from sparklog.registry.wire import FRAME, schema_id_of
 
 AvroSchema = str | Mapping[str, Any] | list[Any]
 """JSON text, or the parsed JSON."""
+_PARTS = ("type", "items", "values", "fields")
 
 
 class AvroSerializer(SchemaSerializer):
@@ -90,7 +91,7 @@ class AvroDeserializer:
         self._reads[schema_id] = self._asked(schema_id)
 
     def _asked(self, schema_id: int) -> Callable[[bytes], Any]:
-        return avro_reader(parsed(self._registry, self._registry.schema(schema_id)), self._reader)
+        return avro_reader(parsed_of_writer(self._registry, self._registry.schema(schema_id)), self._reader)
 
 
 def avro_reader(writer: Any, reader: Any = None) -> Callable[[bytes], Any]:
@@ -137,21 +138,46 @@ def refers_to_itself(schema: Any, above: tuple[str, ...] = ()) -> bool:
 
 def parsed(registry: SchemaRegistry, schema: Schema) -> Any:
     """The schema as fastavro takes it, with those that it refers to. Raises SerializationError if it is not Avro."""
+    return _parsed(schema, lambda parse: parse(whole(registry, schema)))
+
+
+def parsed_of_writer(registry: SchemaRegistry, schema: Schema) -> Any:
+    """As ``parsed``, for a schema that values were written with."""
+    return _parsed(schema, lambda parse: of_writer(registry, schema, parse))
+
+
+def _parsed(schema: Schema, read: Callable[[Callable[[Any], Any]], Any]) -> Any:
     if schema.kind != AVRO:
         raise SerializationError(f"its schema is of {schema.kind}, not of Avro")
     avro = needed("fastavro")
     try:
-        return avro.parse_schema(whole(registry, schema))
-    except (ValueError, LookupError, TypeError, RecursionError, avro.schema.SchemaParseException) as error:
+        return read(avro.parse_schema)
+    except RegistryError:
+        raise
+    except Exception as error:  # fastavro raises any error, depending on the schema
         raise SerializationError(f"the Avro schema cannot be read: {error!r}") from error
 
 
-def whole(registry: SchemaRegistry, schema: Schema) -> Any:
+def of_writer(registry: SchemaRegistry, schema: Schema, parse: Callable[[Any], Any]) -> Any:
+    """What ``parse`` makes of the whole schema, or of that without the defaults of its fields. Raises as it does.
+
+    Who reads what was written by it needs no default of it, and Java's Avro before 1.9 let any be registered: fastavro
+    refuses those that are not of their type.
+    """
+    try:
+        return parse(whole(registry, schema))
+    except RegistryError:
+        raise
+    except Exception:  # fastavro raises any error, depending on the schema
+        return parse(whole(registry, schema, _without_defaults))
+
+
+def whole(registry: SchemaRegistry, schema: Schema, edited: Callable[[Any], Any] = lambda plain: plain) -> Any:
     """The parsed JSON, with the schemas that it refers to in their places. Raises what ``json`` and fastavro raise."""
-    plain = _json(schema.text)
+    plain = edited(_json(schema.text))
     if not schema.references:
         return plain
-    texts = {name: _json(each.text) for name, each in registry.referenced(schema).items()}
+    texts = {name: edited(_json(each.text)) for name, each in registry.referenced(schema).items()}
     repository = needed("fastavro.repository").AbstractSchemaRepository
 
     class Referenced(repository):  # type: ignore[misc, valid-type]
@@ -159,6 +185,18 @@ def whole(registry: SchemaRegistry, schema: Schema) -> Any:
             return texts[name] if name else plain
 
     return needed("fastavro.schema").load_schema("", repo=Referenced())
+
+
+def _without_defaults(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_defaults(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {name: _without_defaults(each) if name in _PARTS else each for name, each in schema.items()}
+    for field in found.get("fields", ()):
+        if isinstance(field, dict):
+            field.pop("default", None)
+    return found
 
 
 def _json(text: str) -> Any:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from sparklog.errors import SerializationError
-from sparklog.registry.avro import avro_reader, parsed
+from sparklog.registry.avro import avro_reader, parsed_of_writer
 from sparklog.registry.json_schema import read_json
 from sparklog.registry.registry import SchemaRegistry
 from sparklog.registry.schema import AVRO, JSON, Schema
@@ -42,7 +42,7 @@ class ValueDecoder:
 
     def _decoder(self, schema: Schema) -> _Decode:
         if schema.kind == AVRO:
-            read = avro_reader(parsed(self._registry, schema))
+            read = avro_reader(parsed_of_writer(self._registry, schema))
             return lambda data: as_line(read(data))
         if schema.kind == JSON:
             return lambda data: as_line(read_json(data))

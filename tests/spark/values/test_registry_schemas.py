@@ -86,15 +86,21 @@ def test_a_schema_that_is_none_of_avro_is_a_reason(settings, registry, schema, r
 
 
 def test_a_reference_to_what_cannot_be_read_is_a_reason_that_is_found_once(settings, registry, monkeypatch):
-    bad = {"type": "record", "name": "Bad", "fields": [{"name": "a", "type": "int", "default": "none"}]}
+    bad = {"type": "record", "name": "Bad", "fields": [{"name": "a"}]}
     registry.register("bad", Schema(json.dumps(bad)))
     trip = {**_TRIP, "fields": [{"name": "bad", "type": "Bad"}]}
     registry.register("trip", Schema(json.dumps(trip), "AVRO", (Reference("Bad", "bad", 1),)))
-    looked_at, whole = [], schemas.whole
-    monkeypatch.setattr(schemas, "whole", lambda *given: looked_at.append(given) or whole(*given))
+    looked_at, read = [], schemas.of_writer
+    monkeypatch.setattr(schemas, "of_writer", lambda *given: looked_at.append(given) or read(*given))
     for row in _decoded(settings, *[b"\0\0\0\0\2\2"] * 3):
         assert row["error"].startswith("its schema, of id 2, cannot be read: ")
     assert len(looked_at) == 1
+
+
+def test_a_default_that_is_not_of_its_type_does_not_matter_in_a_schema_that_was_written_with(settings, registry):
+    old = {**_TRIP, "fields": [{"name": "id", "type": "long", "default": "none"}]}
+    registry.register("s", Schema(json.dumps(old)))
+    assert _decoded(settings, b"\0\0\0\0\1\2") == [{"data": {"id": 1}, "error": None}]
 
 
 def test_no_password_is_shown(settings):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from sparklog.errors import ConfigError, DataSourceError, RegistryError, RegistryUnavailable, SchemaNotFound
-from sparklog.registry.avro import whole
+from sparklog.registry.avro import of_writer, whole
 from sparklog.registry.registry import SchemaRegistry
 from sparklog.registry.schema import AVRO, JSON, Registered, Schema
 from sparklog.registry.settings import RegistrySettings
@@ -59,7 +59,7 @@ def _writer(properties: _Properties, number: int) -> Any:
         if schema.kind != AVRO:
             return Unreadable(f"its schema, of id {number}, is of {schema.kind}, not of Avro")
         try:
-            return parsed_schema(whole(registry, schema))
+            return of_writer(registry, schema, parsed_schema)
         except (RegistryError, ConfigError):
             raise
         except Exception as error:  # fastavro raises any error, depending on the schema
