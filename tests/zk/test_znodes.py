@@ -32,6 +32,13 @@ def test_a_broker_is_described_as_kafka_describes_one():
     assert znodes.decode_broker(7, data, 42) == BrokerInfo(7, Endpoint("host", 9092), "rack-1", 42)
 
 
+def test_an_ipv6_address_is_in_brackets_as_kafka_has_it():
+    broker = BrokerInfo(7, Endpoint("::1", 9092))
+    data = znodes.encode_broker(broker, 1234)
+    assert json.loads(data)["endpoints"] == ["PLAINTEXT://[::1]:9092"]
+    assert znodes.decode_broker(7, data, -1) == broker
+
+
 def test_a_brokers_rack_may_be_unknown():
     data = znodes.encode_broker(BrokerInfo(7, Endpoint("host", 9092)), 1)
     assert "rack" not in json.loads(data)

@@ -14,7 +14,7 @@ from sparklog.local.log_lines import has_errors, news_in
 from sparklog.local.ports import LOOPBACK, require_free
 from sparklog.local.process import ChildProcess, OneProcess
 from sparklog.local.secured import BROKERS, CLIENTS
-from sparklog.structs import bracketed
+from sparklog.structs import Endpoint, bracketed
 
 START_TIMEOUT_S = 60.0
 STOP_GRACE_S = 20.0
@@ -62,11 +62,12 @@ class BrokerSpec:
         if not self.inner_port:
             return []
         inner = f"{BROKERS}://{LOOPBACK}:{self.inner_port}"
-        own, told = (f"{CLIENTS}://{bracketed(each)}:{self.port}" for each in (self.host, self._told))
+        own, told = (f"{CLIENTS}://{bracketed(each)}:{self.port}" for each in (self.host, self.told_host))
         return ["--set", f"listeners={own},{inner}", "--set", f"advertised.listeners={told},{inner}"]
 
     @property
-    def _told(self) -> str:
+    def told_host(self) -> str:
+        """The one that clients are told."""
         return self.advertised_host or self.host
 
 
@@ -88,7 +89,7 @@ class BrokerProcess(OneProcess):
     @property
     def address(self) -> str:
         """``host:port``, as clients want it."""
-        return f"{self.spec.advertised_host or self.spec.host}:{self.spec.port}"
+        return str(Endpoint(self.spec.told_host, self.spec.port))
 
     def start(self) -> None:
         """Start and wait until it serves; ConfigError for a port in use, ConnectionFailed with its log's tail."""

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from local.test_member import has_ipv6
 
 from sparklog.local.directory import ClusterDirectory
 from sparklog.testing.eventually import eventually, wait_for_death
@@ -216,6 +217,15 @@ def test_brokers_listen_everywhere_where_that_is_asked_and_zookeeper_never(start
 
 
 @pytest.mark.slow  # integration/test_ensemble.py has an ensemble that loses a member under a broker
+@pytest.mark.skipif(not has_ipv6(), reason="there is no IPv6 here")
+def test_what_is_said_of_a_broker_with_an_ipv6_address_can_be_typed(start, run, topic):
+    up = start("--host", "::1")
+    assert up.bootstrap.startswith("[::1]:")
+    assert run("produce", topic, "-b", up.bootstrap, stdin=b"told\n").status == 0
+    assert run("consume", topic, "-b", up.bootstrap).out == "told\n"
+    assert up.stop(signal.SIGTERM) == 0
+
+
 def test_an_ensemble_goes_on_without_a_member_that_comes_back(start, run, topic, processes_left):
     up = start("--zookeepers", "3")
     assert re.findall(r"^ZooKeeper (\d) +\S+:\d+ +process", up.said, re.MULTILINE) == ["1", "2", "3"]
