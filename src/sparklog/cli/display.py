@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -56,7 +57,7 @@ def is_json() -> bool:
 def say_done(words: str, **done: object) -> None:
     """Say what was done; ``done`` is it as a line of JSON. Where nothing was done it is empty, and there is no line."""
     if not is_json():
-        click.echo(words)
+        click.echo(printable(words))
     elif done:
         click.echo(json.dumps(done, ensure_ascii=False))
 
@@ -66,7 +67,7 @@ def say_done_aside(words: str, **done: object) -> None:
     if is_json():
         say_done(words, **done)
     else:
-        click.echo(words, err=True)
+        click.echo(printable(words), err=True)
 
 
 def _note_json(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -88,6 +89,16 @@ def show_json(document: object) -> None:
 def printable(text: str) -> str:
     """With escapes for what a terminal would obey: names of groups and of clients may be any text."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """As ``printable``, for what may have several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def path_text(path: str | Path) -> str:
+    """For a person: names of files are bytes, and need not be UTF-8."""
+    return printable(os.fsencode(path).decode(errors="backslashreplace"))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
@@ -135,7 +146,7 @@ def in_words(error: Exception) -> str:
     """An error as one line for a person: of the operating system's, the file and what is the matter with it."""
     if isinstance(error, OSError) and error.strerror:
         reason = error.strerror[0].lower() + error.strerror[1:]
-        return reason if error.filename is None else f"{os.fsdecode(error.filename)}: {reason}"
+        return reason if error.filename is None else f"{path_text(error.filename)}: {reason}"
     return str(error)
 
 
@@ -167,4 +178,4 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError("this is no terminal, so the question cannot be asked: add --yes")
-    click.confirm(question, abort=True)
+    click.confirm(printable(question), abort=True)

@@ -165,14 +165,17 @@ def _check_text(arguments: list[str]) -> None:
             try:
                 each.encode()
             except UnicodeEncodeError:
-                shown = os.fsencode(each).decode(errors="backslashreplace")
+                from sparklog.cli.display import path_text
+
                 raise click.UsageError(
-                    f"'{shown}' is not UTF-8, as a name must be; write a new file's as ./NAME"
+                    f"'{path_text(each)}' is not UTF-8, as a name must be; write a new file's as ./NAME"
                 ) from None
 
 
 def _failed(text: str) -> int:
-    click.echo(f"sparklog: {text}", err=True)
+    from sparklog.cli.display import printable_lines
+
+    click.echo(f"sparklog: {printable_lines(text)}", err=True)
     try:
         sys.stdout.flush()
     except OSError:

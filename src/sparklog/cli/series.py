@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from sparklog.cli.display import say_done
+from sparklog.cli.display import printable_lines, say_done
 from sparklog.errors import ApiError
 
 
@@ -21,7 +21,7 @@ def in_series(names: Iterable[str], act: Callable[[str], None]) -> None:
             act(name)
         except ApiError as error:
             if failure is not None:
-                click.echo(str(failure), err=True)
+                click.echo(printable_lines(str(failure)), err=True)
             failure = error
     if failure is not None:
         raise failure

@@ -36,6 +36,20 @@ def test_a_group_without_members(here, read):
     assert shown[2].split("\t") == [read, "0", "4", "10", "6", str(sizes[0]), "-"]
 
 
+def test_a_groups_name_gives_no_orders_to_the_terminal_and_makes_no_lines(here, read):
+    name = f"{read}\x1b]0;owned\x07\ngroup payments: Stable"
+    written = here("group", "reset-offsets", name, "-t", read, "-p", 0, "--to", 4, "--yes")
+    shown = here("group", "describe", name)
+    deleted = here("group", "delete", name, "--yes")
+    again = here("group", "delete", name, "--yes")
+    assert [each.status for each in (written, shown, deleted, again)] == [0, 0, 0, 1]
+    safe = f"{read}\\x1b]0;owned\\x07\\ngroup payments: Stable"
+    assert shown.out.splitlines()[0] == f"group {safe}: Empty, 0 members, lag 6"
+    assert deleted.out == f"deleted {safe}\n"
+    for each in (written, shown, deleted, again):
+        assert not {"\x1b", "\x07"} & {*each.out, *each.err}
+
+
 def test_several_groups_are_described_each_as_if_alone(here, read):
     other = f"{read}-other"
     assert here("group", "reset-offsets", other, "-t", read, "-p", 1, "--to", 3, "--yes").status == 0

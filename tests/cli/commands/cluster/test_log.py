@@ -1,6 +1,7 @@
 """``sparklog log``: what is printed, the exit codes, and a look at a broker at work."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -159,6 +160,26 @@ def test_problems_end_with_1_and_say_what_to_do(run, partition):
     assert ", so the start cuts the log at offset 0. The good records behind the damage, 32, go with it; " in advice
     assert summary.startswith("PROBLEMS FOUND: 1 partition, ")
     assert summary.endswith("1 error, 0 warnings, 1 note")
+
+
+def test_a_name_that_is_no_text_ends_neither_a_verification_nor_a_dump(spawn, partition):
+    """And one that the terminal would obey is shown in escapes."""
+    here = os.fsencode(partition)
+    names = [b"notes\xff", b"notes\x1b[2J"]
+    for name in names:
+        Path(os.fsdecode(here + b"/" + name)).touch()
+    segment = Path(os.fsdecode(here + b"-\xff.log"))
+    shutil.copy(SEGMENT, segment)
+    for arguments, shown in [
+        (("verify", partition), ("notes\\xff", "notes\\x1b[2J")),
+        (("dump", segment), ("-\\xff.log",)),
+    ]:
+        environment = {"PYTHONIOENCODING": "utf-8:strict"}
+        process = spawn("log", *arguments, environ=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = process.communicate(timeout=60)
+        assert "unexpected" not in err.decode()
+        assert all(each in out.decode() for each in shown), (out, err)
+        assert b"\x1b" not in out
 
 
 def test_findings_as_json(run, partition):

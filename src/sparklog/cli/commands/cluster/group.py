@@ -22,6 +22,7 @@ from sparklog.cli.display import (
     counted,
     done_option,
     output_option,
+    printable,
     show_json,
     show_table,
 )
@@ -270,7 +271,7 @@ def _show_all(found: list[GroupDescription], rows: dict[str, list[list[object]]]
 def _show(found: GroupDescription, rows: list[list[object]]) -> None:
     known = sum(row[4] for row in rows if isinstance(row[4], int))
     members = counted(len(found.members), "member")
-    click.echo(f"group {found.group_id}: {found.state}, {members}, lag {known}")
+    click.echo(f"group {printable(found.group_id)}: {found.state}, {members}, lag {known}")
     if found.members:
         rows_of_members = [
             [each.client_id, _host(each), each.member_id, len(each.partitions)] for each in found.members

@@ -18,6 +18,7 @@ from sparklog.cli.display import (
     in_words,
     json_lines_option,
     output_option,
+    path_text,
     printable,
     progress,
     say_done,
@@ -108,7 +109,7 @@ def _dump(path: Path, options: Any, write: Any) -> int:
     try:
         for file in expand(path):
             if write is _write_text:
-                _say(f"Dumping {file}")
+                _say(f"Dumping {path_text(file)}")
             for entry in dump_file(file, options):
                 write(file, entry)
                 status = max(status, DAMAGED if entry.is_damage else SOUND)
@@ -238,7 +239,8 @@ def _finding_text(finding: Finding) -> str:
     places = (("position", finding.position), ("offset", finding.offset))
     where = ", ".join(f"{name} {value}" for name, value in places if value is not None)
     at = f" ({where})" if where else ""
-    return f"{finding.severity}: {finding.path}{at}: {finding.what}\n  {finding.advice}"
+    first = f"{finding.severity}: {path_text(finding.path)}{at}: {printable(finding.what)}"
+    return f"{first}\n  {printable(finding.advice)}"
 
 
 def _summary(summary: Summary, seconds: float, as_json: bool) -> str:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.connection import TRANSACTIONAL_IDS, administered, bootstrap_option, connected, say_if_partial
-from sparklog.cli.display import confirm, counted, done_option, output_option, say_done, show_json, show_table
+from sparklog.cli.display import (
+    confirm,
+    counted,
+    done_option,
+    output_option,
+    printable_lines,
+    say_done,
+    show_json,
+    show_table,
+)
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.numbers import WholeNumber
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
@@ -104,7 +113,7 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
                 words = f"{name}: {committed} committed, {aborted} aborted"
                 say_done(words, scope=name, committed=committed, aborted=aborted)
     for each in refused[1:]:
-        click.echo(f"sparklog: {each}", err=True)
+        click.echo(f"sparklog: {printable_lines(str(each))}", err=True)
     if refused:
         raise refused[0]
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from sparklog.cli.connection import bootstrap_option, connected
-from sparklog.cli.display import advance_bytes, counted, moment, output_option, progress, show_json, show_table
+from sparklog.cli.display import (
+    advance_bytes,
+    counted,
+    moment,
+    output_option,
+    printable,
+    progress,
+    show_json,
+    show_table,
+)
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.names import TOPIC
 from sparklog.cli.numbers import Number, WholeNumber
@@ -84,7 +93,7 @@ def run(topics: tuple[str, ...], dest: str, patience: float, anew: bool, as_json
         copied = f"{made.copied_bytes:,} bytes were copied" if made.copied_bytes else "nothing was copied"
         click.echo(f"{copied}; what an earlier backup had was not copied again", err=True)
     for line in _warnings(made.backup.unseen):
-        click.echo(line, err=True)
+        click.echo(printable(line), err=True)
     if not made.backup.is_consistent and not made.backup.unseen.transactions:
         click.echo(
             "transactions ended all the while: one may be in the backup in some partitions and not in others;"
@@ -140,7 +149,7 @@ def verify(dest: str, number: int | None, everything: bool, as_json: bool) -> No
     if as_json:
         show_json({"backups": list(chosen), "problems": told})
     for problem in () if as_json else told:
-        click.echo(problem)
+        click.echo(printable(problem))
     if told:
         raise SparklogError(f"{counted(len(told), 'file')} damaged or missing in {dest}")
     if not as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparklog.cli.connection import bootstrap_option, connected
-from sparklog.cli.display import advance_bytes, counted, output_option, progress, show_json
+from sparklog.cli.display import advance_bytes, counted, output_option, printable, progress, show_json
 from sparklog.cli.numbers import Copies, WholeNumber
 from sparklog.config.job_clients import RESTORE
 from sparklog.errors import ConfigError
@@ -61,7 +61,7 @@ def restore(dest: str | None, table: str | None, as_json: bool, bootstrap: str, 
             cluster.config,
             options,
             listener=partial(advance_bytes, advance),
-            warn=lambda said: click.echo(f"warning: {said}", err=True),
+            warn=lambda said: click.echo(f"warning: {printable(said)}", err=True),
         )
     if as_json:
         show_json({"backup": made.number, "topics": made.topics, "groups": made.groups})

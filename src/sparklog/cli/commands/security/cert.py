@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparklog.cli.display import output_option, show_json
+from sparklog.cli.display import output_option, printable, show_json
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.numbers import WholeNumber
 from sparklog.cli.paths import PathTo
@@ -129,7 +129,8 @@ def show(path: Path, *, as_json: bool) -> None:
         return
     for description in found:
         for name, value in _fields(description).items():
-            click.echo(f"{name.replace('_', ' '):<12} {', '.join(value) if isinstance(value, list) else value}")
+            shown = ", ".join(value) if isinstance(value, list) else str(value)
+            click.echo(f"{name.replace('_', ' '):<12} {printable(shown)}")
 
 
 def _fields(found: Description) -> dict[str, Any]:
