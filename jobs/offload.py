@@ -266,8 +266,9 @@ def _password(args: argparse.Namespace) -> str | None:
     try:
         if args.jdbc_password_file is not None:
             return Path(args.jdbc_password_file).read_text().rstrip("\n")
-    except OSError as error:
-        raise ConfigError(f"the password cannot be read from {args.jdbc_password_file}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise ConfigError(f"the password cannot be read from {args.jdbc_password_file}: {why}") from None
     if args.jdbc_password_env is None:
         return None
     if args.jdbc_password_env not in os.environ:

@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 from sparklog.cli.jobs import path_of
+from sparklog.errors import ConfigError
 from sparklog.spark.batch.load import LoadOptions
 from sparklog.spark.batch.offload import OffloadOptions
 from sparklog.spark.batch.sources import Source
@@ -90,6 +91,13 @@ def offload_options(text):
 def test_where_an_offload_goes(tmp_path, text, target):
     (tmp_path / "schema").write_text(DDL)
     assert offload_options(text.replace("SCHEMA", str(tmp_path / "schema"))).target == target
+
+
+def test_a_file_with_a_password_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "password"
+    path.write_bytes(b"caf\xe9\n")
+    with pytest.raises(ConfigError, match=f"the password cannot be read from {path}: it is not UTF-8 text"):
+        offload_options(f"--jdbc jdbc:postgresql://h/d --jdbc-password-file {path}")
 
 
 @pytest.mark.parametrize(
