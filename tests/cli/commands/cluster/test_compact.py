@@ -265,7 +265,7 @@ def job(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("job")
 def test_the_job_of_spark_is_started_where_it_is_worth_it(here, users, bootstrap, tmp_path):
-    started = f"sparklog compact --bootstrap {bootstrap} --topic {users}\n"
+    started = f"sparklog compact --bootstrap {bootstrap} --topic={users}\n"
     assert here("compact", "run", users) == Result(3, started, "")
     assert here("compact", "run", users, users, "--by", "spark") == Result(3, started, "")
     for_programs = started.replace(" --topic", " --output json --topic")
@@ -274,9 +274,13 @@ def test_the_job_of_spark_is_started_where_it_is_worth_it(here, users, bootstrap
     file.write_text("client.id=me\n")
     done = here("compact", "run", users, "--command-config", file)
     assert done.out == started.replace(" --topic", f" --command-config {file} --topic")
+    dashed = f"-{users}"  # to be told from an option
+    create(bootstrap, dashed, 1)
     everything = here("compact", "run", "--all")
     assert everything.status == 3
-    assert f"--topic {users}" in everything.out
+    assert {f"--topic={users}", f"--topic={dashed}"} <= {*everything.out.split()}
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.delete_topics([dashed])
 
 
 @pytest.mark.usefixtures("job")

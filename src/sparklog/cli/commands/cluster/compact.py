@@ -211,7 +211,7 @@ def _is_worth_spark(admin: Admin, topics: tuple[str, ...]) -> bool:
 
 def _job_topics(wanted: list[str | TopicPartition]) -> Iterator[str]:
     for name in dict.fromkeys(each if isinstance(each, str) else each.topic for each in wanted):
-        yield from ("--topic", name)
+        yield f"--topic={name}"  # in one, for a name may begin with a dash
 
 
 def _named(topics: tuple[str, ...], partitions: tuple[int, ...]) -> list[str | TopicPartition]:
