@@ -13,18 +13,26 @@ from sparklog.errors import ApiError
 def in_series(names: Iterable[str], act: Callable[[str], None]) -> None:
     """Call ``act``, which says what it did, for each name, once; those that are refused stop none.
 
-    Raises the last ApiError of those that ``act`` raised; the others are on standard error by then.
+    Raises the last ApiError of those that ``act`` raised; the others are on standard error by then. Any other error
+    ends the series.
     """
     failure: ApiError | None = None
     for name in dict.fromkeys(names):
         try:
             act(name)
         except ApiError as error:
-            if failure is not None:
-                click.echo(printable_lines(str(failure)), err=True)
+            _say(failure)
             failure = error
+        except BaseException:
+            _say(failure)
+            raise
     if failure is not None:
         raise failure
+
+
+def _say(failure: ApiError | None) -> None:
+    if failure is not None:
+        click.echo(printable_lines(str(failure)), err=True)
 
 
 def delete_each(names: Iterable[str], delete: Callable[[str], None]) -> None:

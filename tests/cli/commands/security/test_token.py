@@ -71,7 +71,13 @@ def test_a_token_in_a_file_is_a_clients_settings(by, tmp_path):
     again = by("alice", "token", "create", "--out", out)
     assert "is there already" in again.err
     assert told(by("alice", "token", "describe", "--output", "json")) == before
-    assert by("alice", "token", "create", "--out", out, "--force").status == 0
+    renewed = told(by("alice", "token", "create", "--out", out, "--force", "--output", "json"))
+    assert renewed.pop("expires_ms") > 0
+    assert renewed == {
+        "file": str(out),
+        "token": load_properties(out)["sasl.jaas.config"].split('"')[1],
+        "owner": "User:alice",
+    }
 
 
 def test_a_token_is_made_shown_renewed_and_ended_by_its_id(by):

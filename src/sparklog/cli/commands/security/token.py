@@ -87,7 +87,10 @@ def create(
         except BaseException:
             admin.expire_delegation_token(made.hmac)
             raise
-    click.echo(f"{out}: token {made.token_id} of {made.owner}, until {moment(made.expires_ms)}")
+    if as_json:
+        show_json({"file": str(out), "token": made.token_id, "owner": made.owner, "expires_ms": made.expires_ms})
+    else:
+        click.echo(f"{out}: token {made.token_id} of {made.owner}, until {moment(made.expires_ms)}")
 
 
 @token.command(short_help="Show tokens.")
