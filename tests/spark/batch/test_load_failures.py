@@ -1,6 +1,7 @@
 """What a load says of an error of Spark's (the texts are Spark 4.2's own, shortened), and of its own commit."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_of_an_error_in_a_task_of_python_it_says_what_was_raised():
 @pytest.mark.parametrize("answer", [[None], [False]])
 def test_a_commit_that_may_have_been_made_is_not_said_to_be_none(monkeypatch, answer):
     """Its answer was lost, and another run of the load has begun before it was asked for again."""
-    job = object.__new__(load._Load)
+    job: Any = object.__new__(load._Load)
     job._options = SimpleNamespace(name="x")
     job._admin = SimpleNamespace(end_prepared=lambda *_, **__: answer)
     for step in ("_check_topic", "_mark_done"):

@@ -1,5 +1,7 @@
 """Where a database is, and what is never said of it."""
 
+from typing import Any
+
 import pytest
 from py4j.protocol import Py4JError
 
@@ -65,7 +67,7 @@ class Said:
 
 
 def failed(exception):
-    error = RuntimeError("by Spark")
+    error: Any = RuntimeError("by Spark")
     error._origin = exception
     return Database(URL).failure(error, "SPARKLOG_NO_TABLE", "has no table t")
 
