@@ -40,8 +40,8 @@ class HttpConnections:
     """A factory of protocols for ``loop.create_server``: those that ``make`` makes, while there are few enough.
 
     ``most`` are open at a time, ``most_of_address`` of one address. The last ``kept_for_loopback`` are for clients on
-    this machine, such as what looks whether a container lives. Whoever is on this machine has many addresses, 127.0.0.0
-    to 127.255.255.255, and can take all places; whoever is elsewhere has those that route to it.
+    this machine, such as what looks whether a container lives. A client there has many addresses, 127.0.0.0 to
+    127.255.255.255, so it can take all places.
     """
 
     def __init__(

@@ -161,8 +161,8 @@ def _parsed(schema: Schema, read: Callable[[Callable[[Any], Any]], Any]) -> Any:
 def of_writer(registry: SchemaRegistry, schema: Schema, parse: Callable[[Any], Any]) -> Any:
     """What ``parse`` makes of the whole schema, or of that without the defaults of its fields. Raises as it does.
 
-    Who reads what was written by it needs no default of it, and Java's Avro before 1.9 let any be registered: fastavro
-    refuses those that are not of their type.
+    A reader of what was written by it needs no default of it, and Java's Avro before 1.9 let any be registered.
+    fastavro refuses those that are not of their type.
     """
     try:
         return parse(whole(registry, schema))

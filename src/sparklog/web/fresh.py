@@ -1,6 +1,6 @@
 """Answers that are kept for a moment: callers that ask the same at about the same time share one question.
 
-Who asks while it is under way joins it, however long that takes; and when the last of those who wait has gone, it is
+A caller that comes while it is under way joins it, however long that takes; and when the last caller has gone, it is
 cancelled. So the same is asked at most once at a time, and nothing is asked for nobody.
 """
 
