@@ -21,6 +21,11 @@ _SHOWN = 40
 _MAX_INT32, _MAX_INT64 = (1 << 31) - 1, (1 << 63) - 1
 
 
+def json_value(value: float) -> float | None:
+    """A quota's value, None for one without an end: Kafka's tools store Infinity, which JSON has no word for."""
+    return value if isfinite(value) else None
+
+
 class Key(NamedTuple):
     """One setting."""
 

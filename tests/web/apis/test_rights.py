@@ -1,3 +1,5 @@
+from math import inf
+
 import pytest
 from web.serving import Served
 
@@ -11,6 +13,7 @@ from sparklog.client.admin.admin import (
     ResourcePattern,
     ResourceType,
 )
+from sparklog.client.admin.quotas import ClientQuota, QuotaAdmin
 from sparklog.quota.entity import DEFAULT, Entity
 
 pytestmark = pytest.mark.integration
@@ -25,6 +28,21 @@ def test_quotas_say_whose_they_are(browser, admin, topic):
         (f"user {topic}, every other client-id", "producer_byte_rate", 1024),
     ]
     admin.alter_client_quotas({mine: {"producer_byte_rate": None}, others: {"request_percentage": None}})
+
+
+def test_a_quota_without_an_end_is_null_and_the_greatest(bootstrap, monkeypatch):
+    """JSON has no infinity: a page would not be read at all."""
+    quotas = [
+        ClientQuota(Entity(name, None), {"producer_byte_rate": value}) for name, value in (("a", inf), ("b", 5.0))
+    ]
+
+    async def described(*_, **__):
+        return quotas
+
+    monkeypatch.setattr(QuotaAdmin, "describe_client_quotas", described)
+    with Served({"bootstrap.servers": bootstrap}) as served:
+        told = served.browser().rows("/api/quotas?sort=value")["rows"]
+    assert [(each["whose"], each["value"]) for each in told] == [("user b", 5), ("user a", None)]
 
 
 def test_a_cluster_without_lists_says_so(browser):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from aiohttp import web
 
 from sparklog.client.admin.quotas import ClientQuota
 from sparklog.quota.entity import DEFAULT
+from sparklog.quota.keys import json_value
 from sparklog.quota.requests import parts_of
 from sparklog.security.acl.binding import AclBinding
 from sparklog.web.asked import Page
@@ -27,7 +29,7 @@ async def quotas(visitor: Visitor, request: web.Request) -> dict[str, Any]:
     """A page of quotas, a row for each number."""
     found = await visitor.fresh.get("quotas", visitor.admin.describe_client_quotas)
     rows = [row for each in found for row in _quotas(each)]
-    orders = {"name": lambda row: row["name"], "value": lambda row: row["value"]}
+    orders = {"name": lambda row: row["name"], "value": lambda row: inf if row["value"] is None else row["value"]}
     cut = Page.of(request).cut(rows, lambda row: f"{row['whose']} {row['name']}", orders)
     return cut.told(cut.rows)
 
@@ -48,7 +50,7 @@ def _quotas(each: ClientQuota) -> list[dict[str, Any]]:
     whose = ", ".join(
         f"every other {kind}" if name is DEFAULT else f"{kind} {name}" for kind, name in parts_of(each.entity)
     )
-    return [{"whose": whose, "name": name, "value": value} for name, value in sorted(each.quotas.items())]
+    return [{"whose": whose, "name": name, "value": json_value(value)} for name, value in sorted(each.quotas.items())]
 
 
 def _word(name: str) -> str:

@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from sparklog.client.admin.admin import Admin
+from sparklog.client.admin.quotas import ClientQuota
+from sparklog.quota.entity import Entity
+
 pytestmark = pytest.mark.integration
 
 
@@ -26,6 +30,18 @@ def test_quotas_are_set_listed_and_removed(here, topic):
     assert here("quota", "remove", *user, "producer_byte_rate") == (0, f"user {topic} has none of these\n", "")
     assert here("quota", "remove", *user) == (0, f"removed from user {topic}: request_percentage\n", "")
     assert here("quota", "list", *user) == (0, "", "no quotas are set\n")
+
+
+def test_a_quota_without_an_end_as_kafkas_tools_store_it_is_listed(here, monkeypatch):
+    endless = ClientQuota(Entity("u", None), {"producer_byte_rate": float("inf"), "consumer_byte_rate": 5.0})
+    monkeypatch.setattr(Admin, "describe_client_quotas", lambda *_, **__: [endless])
+    assert told(here) == [{"entity": {"user": "u"}, "quotas": {"producer_byte_rate": None, "consumer_byte_rate": 5}}]
+    shown = here("quota", "list")
+    assert shown.status == 0, shown.err
+    assert [line.split("\t")[3:] for line in shown.out.splitlines()[1:]] == [
+        ["producer_byte_rate", "inf"],
+        ["consumer_byte_rate", "5"],
+    ]
 
 
 def test_the_defaults_have_quotas_too(here, topic):

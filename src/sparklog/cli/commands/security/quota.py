@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -11,7 +12,7 @@ from sparklog.cli.display import done_option, output_option, say_done, show_json
 from sparklog.cli.guesses import GuessingGroup
 from sparklog.cli.numbers import Number
 from sparklog.quota.entity import DEFAULT, Entity, IpEntity, Name
-from sparklog.quota.keys import Key, keys_of
+from sparklog.quota.keys import Key, json_value, keys_of
 from sparklog.quota.requests import parts_of
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _key(entity: Entity | IpEntity, name: str) -> Key:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else str(value)
+    return str(int(value)) if isfinite(value) and value == int(value) else str(value)
 
 
 def _columns(entity: Entity | IpEntity) -> list[str]:
@@ -182,7 +183,10 @@ def _shown(name: Name | None) -> str:
 
 
 def _told(found: ClientQuota) -> dict[str, object]:
-    return {"entity": _entity(found.entity), "quotas": found.quotas}
+    return {
+        "entity": _entity(found.entity),
+        "quotas": {name: json_value(value) for name, value in found.quotas.items()},
+    }
 
 
 def _entity(entity: Entity | IpEntity) -> dict[str, object]:
