@@ -7,8 +7,7 @@ synced when it is handed out. Nothing that is there is changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from sparklog.log.files import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    naming,
     segment_path,
     segment_paths,
     sync_file,
@@ -183,7 +183,7 @@ class _GroupWriter:
         if self._rewriter.size - self._written < max(least, 1):
             return
         data = self._rewriter.drain()
-        with _naming(self._path(LOG_SUFFIX)):
+        with naming(self._path(LOG_SUFFIX)):
             write_all(self._fd, data, self._written)
         self._written += len(data)
         self._walk.pay(len(data))
@@ -201,7 +201,7 @@ class _GroupWriter:
             for each in aborted:
                 index.append(each)
             index.flush()
-        with _naming(self._path(LOG_SUFFIX)):
+        with naming(self._path(LOG_SUFFIX)):
             os.fsync(self._fd)
         self._close()
         if modified_ns is not None:
@@ -216,9 +216,9 @@ class _GroupWriter:
         time_index.replace(times)
         time_index.maybe_append(rewriter.latest_timestamp, rewriter.latest_offset, beyond_full=True)
         for index in (offset_index, time_index):
-            with _naming(index.path):
+            with naming(index.path):
                 index.close()
-                sync_file(index.path)
+            sync_file(index.path)
 
     def discard(self) -> None:
         """Remove what was written."""
@@ -239,13 +239,3 @@ class _GroupWriter:
             stats.messages_written += each.messages_kept
             stats.invalid_messages += each.invalid
             stats.bytes_written += each.size
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """The system names no file where it refuses a descriptor."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = str(path)
-        raise

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -312,20 +312,31 @@ def sync_descriptor(fd: int) -> None:
             raise
 
 
-def sync_file(path: Path) -> None:
-    """Make what was written to ``path`` last through a crash."""
-    fd = os.open(path, os.O_RDONLY)
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """The system names no file where it refuses a descriptor: its error names ``path`` then, or one within it."""
     try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def sync_file(path: Path) -> None:
+    """Make what was written to ``path`` last through a crash. The OSError that it raises names the file."""
+    _sync(path, os.O_RDONLY)
 
 
 def sync_directory(directory: Path) -> None:
-    """Make creations, renames and deletions in ``directory`` last through a crash."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    """Make creations, renames and deletions in ``directory`` last through a crash, and likewise."""
+    _sync(directory, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    fd = os.open(path, flags)
     try:
-        os.fsync(fd)
+        with naming(path):
+            os.fsync(fd)
     finally:
         os.close(fd)
 

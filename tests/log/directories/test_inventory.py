@@ -100,6 +100,18 @@ def test_a_partition_that_cannot_be_settled_in_a_directory_that_fails_counts_no_
     assert found.unsettled == []
 
 
+@pytest.mark.parametrize("step", ["fsync", "pread"])
+def test_a_disk_that_fails_while_a_move_is_settled_fails_alone(dirs, tmp_path, step):
+    """Its error names no file, yet the broker is to know whose it is."""
+    lay(tmp_path / "a" / str(ONE))
+    moved.mark(lay(tmp_path / "b" / str(ONE), records=batch_of(1, 2, 3)))
+    other = lay(tmp_path / "c" / str(TWO), records=b"?")
+    with FaultyFiles(tmp_path / "b", fail_at=0, lasting=True, steps=(step,)):
+        found = inventory_of(dirs)
+    assert list(dirs.failed) == [tmp_path / "b"]
+    assert {TWO: other} in found.found.values()
+
+
 def test_two_logs_of_a_partition_are_for_a_person(dirs, tmp_path):
     for name in "ab":
         lay(tmp_path / name / str(ONE), records=b"?")

@@ -23,6 +23,7 @@ from sparklog.log.checkpoints import LEADER_EPOCHS
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
     future_path,
+    naming,
     path_aside,
     remove_tree,
     rename_aside,
@@ -72,16 +73,17 @@ def is_marked(directory: Path) -> bool:
 
 def end_of(directory: Path, known: Knowledge) -> LogEnd:
     """How far the log in ``directory`` goes, as a start would find it: what a crash interrupted there is finished or
-    undone. Raises LogError or OSError.
+    undone. Raises LogError, or OSError, which names the directory or something in it.
     """
-    finish_what_was_interrupted(directory, frozenset(os.listdir(directory)))
-    stopped = StoppedPartition(directory, known)
-    last = next((each for each in reversed(stopped.segments) if each.size), None)
-    if last is None:
-        epochs = [entry.epoch for entry in read_epochs(directory / LEADER_EPOCHS)]
-    else:
-        epochs = [batch.leader_epoch for batch in last.batches()]
-    return LogEnd(max(epochs, default=-1), stopped.end_offset)
+    with naming(directory):
+        finish_what_was_interrupted(directory, frozenset(os.listdir(directory)))
+        stopped = StoppedPartition(directory, known)
+        last = next((each for each in reversed(stopped.segments) if each.size), None)
+        if last is None:
+            epochs = [entry.epoch for entry in read_epochs(directory / LEADER_EPOCHS)]
+        else:
+            epochs = [batch.leader_epoch for batch in last.batches()]
+        return LogEnd(max(epochs, default=-1), stopped.end_offset)
 
 
 def settle(
