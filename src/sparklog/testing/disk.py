@@ -235,11 +235,11 @@ class Disk:
         self._look(self.root, self._tree)
 
     def _look(self, path: str, directory: Directory) -> None:
-        for name, node in directory.now.items():
+        for name, node in list(directory.now.items()):  # another thread goes on after the faults have ended
             if isinstance(node, Directory):
                 self._look(f"{path}/{name}", node)
             else:
-                with suppress(FileNotFoundError):  # another thread goes on after the faults have ended
+                with suppress(FileNotFoundError):
                     node.found(content_of(f"{path}/{name}"))
 
     def write_after_power_cut(self, into: Path, chance: Random, page: int) -> None:
