@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 import pytest
+from log.samples import write_cleaned
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
@@ -19,6 +20,7 @@ from sparklog.log.directories.manager import LogManager
 from sparklog.log.lease import Lease
 from sparklog.log.log import Log
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.records import iter_batches
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -354,6 +356,43 @@ def test_what_a_move_could_not_remove_is_in_no_later_moves_way(tmp_path, aim):
             await stage.until(lambda: [*map(stage.names, "abc")].count([]) == 2)
 
     asyncio.run(test())
+
+
+def test_a_copy_that_was_away_while_the_log_was_written_anew_is_begun_anew(tmp_path):
+    """A cleaning or an erasure waits for no copy in a log directory that is out of service."""
+
+    async def test():
+        async with stage_at(tmp_path, **{"segment.bytes": "1050000"}) as stage:
+            await stage.begin_to_move()
+            await stage.until(lambda: stage.future().log_end_offset > 3)
+            stage.fail(stage.homes["b"])
+            stage.go_on()
+            await stage.moved()
+            log = stage.logs.logs[TP]
+            first, second, *_ = log._segments.bases
+            before = [bytes(each.buffer) for each in iter_batches(b"".join(map(bytes, log.read_all(1 << 20))))]
+            write_cleaned(log.directory, first, before[:second:2], log.config)
+            log.replace_segments([first], [first])
+            expected = stage.contents()
+        async with stage_at(tmp_path, **{"segment.bytes": "1050000"}) as stage:
+            stage.lead(epoch=1)
+            stage.go_on()
+            await stage.moved()
+            assert stage.home() == "b"
+            assert stage.contents() == expected, "what was taken away is back"
+            await stage.until(lambda: [*map(stage.names, "abc")] == [[], ["t-0"], []])
+
+    asyncio.run(test())
+
+
+@on_a_stage()
+async def test_a_partition_leaves_a_disk_that_has_no_room_for_a_file(stage):
+    stage.lead()
+    stage.append(large())
+    with FaultyFiles(stage.homes["a"], fail_at=0, error=errno.ENOSPC, lasting=True, steps=("open", "write", "mkdir")):
+        await stage.alter("b")
+        await stage.moved()
+    assert (stage.home(), stage.logs.dirs.failed) == ("b", {})
 
 
 @pytest.mark.parametrize("why", ["a person has removed it", "its new name was not made to last"])

@@ -52,6 +52,10 @@ STRAY_DIR_SUFFIX = "-stray"
 """A partition that the cluster does not know, named likewise; only a person removes it."""
 FUTURE_DIR_SUFFIX = "-future"
 """A copy of a partition that is being moved here from another log directory, named likewise."""
+COPY_NAME = ".sparklog-copy"
+"""In a partition's directory and in that of its future copy: the name that this had first. It goes from the former
+when segments are replaced, so the copy may have what was taken away.
+"""
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 SESSION_FILE = ".sparklog-session"

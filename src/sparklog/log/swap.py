@@ -1,6 +1,6 @@
 """Putting rewritten segments in the place of others, in steps of which each can be the last before a crash.
 
-1. The new files are complete and synced under ``.cleaned``.
+1. The new files are complete and synced under ``.cleaned``. A copy of the log that is away is disowned (``COPY_NAME``).
 2. They are renamed to ``.swap``, from the last segment to the first. A ``.cleaned`` file that is left undoes the swap.
 3. From here on it will be finished. The files replaced are renamed to ``.deleted``.
 4. The ``.swap`` files get their final names, and the directory is synced.
@@ -18,6 +18,7 @@ from pathlib import Path
 from sparklog.log.file_records import end_offset
 from sparklog.log.files import (
     CLEANED_SUFFIX,
+    COPY_NAME,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -46,6 +47,9 @@ def prepare(directory: Path, bases: Sequence[int]) -> None:
         sync_file(segment_path(directory, base, LOG_SUFFIX + CLEANED_SUFFIX))
         for path in segment_paths(directory, base, CLEANED_SUFFIX):
             sync_file(path)
+    copy_name = directory / COPY_NAME
+    if copy_name.exists():
+        copy_name.unlink()
     sync_directory(directory)
     for base in sorted(bases, reverse=True):
         for path in segment_paths(directory, base, CLEANED_SUFFIX):

@@ -276,6 +276,9 @@ class FutureReplicas:
         if future is None:
             self._logs.dormant.pop(tp, None)
             raise _Over
+        if await self._on_disk(self._copies.is_outdated, tp, future):
+            future.abandon()
+            raise _Behind
         self._add(tp, future)
 
     async def _open_again(self, move: _Move) -> None:

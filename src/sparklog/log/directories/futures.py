@@ -2,7 +2,8 @@
 
 Steps, of which each can be the last before a crash:
 
-1. The copy is made in ``TOPIC-PARTITION.UNIQUE-future``. It is never served; after a crash it goes on.
+1. The copy is made in ``TOPIC-PARTITION.UNIQUE-future``. It is never served; after a crash it goes on, unless segments
+   of the partition were replaced meanwhile.
 2. It is flushed and closed in order, marked (``moved.MARK``) and renamed to the partition's own name, durably, while
    the old directory still has that name and is served.
 3. What came meanwhile is copied too. In one turn of the loop the new log stands in for the old one.
@@ -26,6 +27,7 @@ from sparklog.log.directories import moved
 from sparklog.log.directories.directory import LogDir
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import (
+    COPY_NAME,
     SNAPSHOT_SUFFIX,
     disk_refused,
     future_path,
@@ -96,6 +98,9 @@ class FutureLogs:
             if home.names(tp):  # or a crash would find the offsets of a log that was there before
                 self._logs.checkpoint_dir(home)
             path.mkdir()
+            write_atomically(path / COPY_NAME, path.name.encode())
+            with suppress(OSError):  # a full disk is to be left all the same; a restart begins the copy anew then
+                write_atomically(current.directory / COPY_NAME, path.name.encode())
             if base:
                 write_atomically(segment_path(path, base, SNAPSHOT_SUFFIX), _producers_at(current, base))
             sync_directory(home.path)
@@ -123,6 +128,16 @@ class FutureLogs:
         log.abandon()
         self.remove(tp, path)
         return None
+
+    def is_outdated(self, tp: TopicPartition, future: Log) -> bool:
+        """Whether the copy may have what a cleaning or an erasure has taken from the partition's log since; on the disk
+        thread. Raises LogError.
+        """
+        names = [each.directory / COPY_NAME for each in (self._current(tp), future)]
+        try:
+            return not all(each.exists() for each in names) or len({each.read_bytes() for each in names}) > 1
+        except OSError as error:
+            raise disk_refused(f"cannot go on with the copy {future.directory}", error) from error
 
     def copy(self, future: Log, piece: FileSlice) -> OSError | None:
         """Append ``piece`` of the partition's log; on any one thread. Raises LogError or CorruptRecord.
