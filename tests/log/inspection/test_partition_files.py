@@ -44,6 +44,11 @@ def test_a_log_that_is_not_named_by_its_offset_keeps_its_partition_from_being_op
     assert ("error", name, what) in said(listed(tmp_path, f"{BASE}.log", name))
 
 
+@pytest.mark.parametrize("name", [".sparklog-copy", ".sparklog-moved", "adoption-checkpoint", "partition.metadata"])
+def test_of_the_brokers_own_files_nobody_is_told_to_remove_one(tmp_path, name):
+    assert said(listed(tmp_path, f"{BASE}.log", name)) == []
+
+
 @pytest.mark.parametrize("name", ["notes.txt", f"{BASE}.txt", "5.index", "x.snapshot", "log"])
 def test_what_is_no_file_of_a_log_is_noted(tmp_path, name):
     assert said(listed(tmp_path, f"{BASE}.log", name)) == [("note", name, "not a file of a log")]

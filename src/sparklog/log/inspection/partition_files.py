@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sparklog.log.adoption import ADOPTION
 from sparklog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
+from sparklog.log.directories.moved import MARK
 from sparklog.log.files import (
+    COPY_NAME,
     CLEANED_SUFFIX,
     CORRUPT_SUFFIX,
     DELETED_SUFFIX,
@@ -31,6 +34,10 @@ _LEFTOVERS = {
     CORRUPT_SUFFIX: ("cut out of the log for damage before it", "remove it when you need it no more"),
     TEMPORARY_SUFFIX: ("small, not finished", "nothing: the next start removes it"),
 }
+
+
+_OF_THE_BROKER = (ADOPTION, COPY_NAME, MARK)
+"""Nobody else is to remove them: a start decides by them what is the partition's."""
 
 
 @dataclass(slots=True)
@@ -93,9 +100,7 @@ def _leftovers(path: Path, names: list[str]) -> Iterator[Finding]:
 def _sort(files: PartitionFiles, path: Path, companions: list[tuple[int, Path]]) -> None:
     name, suffix = path.name, path.suffix
     base = _base_offset(path)
-    if name in (LEADER_EPOCHS, PARTITION_METADATA):
-        return
-    if suffix in _LEFTOVERS:
+    if name in (LEADER_EPOCHS, PARTITION_METADATA, *_OF_THE_BROKER) or suffix in _LEFTOVERS:
         return
     if base is None or suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX, *OF_A_SEGMENT):
         if suffix == LOG_SUFFIX:
