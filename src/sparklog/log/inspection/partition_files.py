@@ -11,8 +11,8 @@ from sparklog.log.adoption import ADOPTION
 from sparklog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from sparklog.log.directories.moved import MARK
 from sparklog.log.files import (
-    COPY_NAME,
     CLEANED_SUFFIX,
+    COPY_NAME,
     CORRUPT_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
