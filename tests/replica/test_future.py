@@ -386,6 +386,33 @@ def test_a_copy_that_was_away_while_the_log_was_written_anew_is_begun_anew(tmp_p
 
 
 @on_a_stage()
+async def test_a_disk_that_refuses_the_look_for_what_is_to_be_copied_is_out_of_service(stage):
+    def refuse(*_):
+        raise OSError(errno.EIO, "the disk refuses")
+
+    await stage.begin_to_move()
+    await stage.until(lambda: stage.future().log_end_offset)
+    stage.logs.logs[TP].read_for_copy = refuse
+    stage.go_on()
+    await stage.moved()
+    await stage.until(lambda: [*stage.logs.dirs.failed] == [stage.homes["a"]])
+
+
+@on_a_stage()
+async def test_a_copy_that_nobody_goes_on_with_goes_on_when_the_move_is_asked_for_again(stage):
+    await stage.begin_to_move()
+    await stage.until(lambda: stage.future().log_end_offset)
+    stage.replicas.futures.leave(TP)
+    stage.go_on()
+    await stage.moved()
+    assert TP in stage.logs.futures
+    await stage.alter("b")
+    assert len(stage.names("b")) == 1, "another copy was begun beside it"
+    await stage.moved()
+    assert stage.home() == "b"
+
+
+@on_a_stage()
 async def test_a_partition_leaves_a_disk_that_has_no_room_for_a_file(stage):
     stage.lead()
     stage.append(large())

@@ -117,8 +117,9 @@ class FutureReplicas:
             partition = self._replicas.partition(tp)
             if partition.log_dir == home.path or tp in self._moves:
                 return
-            self._logs.dirs.check_all()
-            await self._begin(tp, home)
+            if self._logs.future_of(tp) is None:
+                self._logs.dirs.check_all()
+                await self._begin(tp, home)
             self._start(tp)
 
     async def _cancel(self, tp: TopicPartition) -> None:
@@ -333,7 +334,10 @@ class FutureReplicas:
         current, future = self._pair(move)
         if future.log_end_offset < current.base_offset:
             raise _Behind
-        return current.read_for_copy(future.log_end_offset, _CHUNK)
+        try:
+            return current.read_for_copy(future.log_end_offset, _CHUNK)
+        except OSError as error:
+            raise self._read_refused(current, error) from error
 
     async def _step(self, move: _Move, piece: FileSlice) -> None:
         current, future = self._pair(move)
@@ -343,9 +347,12 @@ class FutureReplicas:
             future.advance_start(current.log_start_offset)
 
     def _check_read(self, current: Log, error: OSError | None) -> None:
-        """Raises LogDirFailed's ApiError if the partition's own disk refused."""
+        """Raises ApiError if the partition's own disk refused."""
         if error is not None:
-            raise self._replicas.refused(self._replicas.partition(current.tp), error)
+            raise self._read_refused(current, error)
+
+    def _read_refused(self, current: Log, error: OSError) -> ApiError:
+        return self._replicas.refused(self._replicas.partition(current.tp), error)
 
     async def _cut(self, move: _Move) -> None:
         """Have the copy drop what the partition's log has dropped."""
