@@ -3,6 +3,7 @@
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -32,6 +33,35 @@ def test_a_file_is_listed_when_it_is_whole(place):
     assert place.list("a/b") == Listed({"c": 4}, ())
     assert place.list("a") == Listed({}, ("b",))
     assert place.read("a/b/c") == b"1234"
+
+
+def test_a_file_that_goes_while_the_others_are_listed_takes_none_of_them_with_it(place, tmp_path, monkeypatch):
+    (tmp_path / "place" / "a").mkdir(parents=True)
+    for name in ("one", "two"):
+        (tmp_path / "place" / "a" / name).write_bytes(b"x")
+    scandir = os.scandir
+
+    class Going:
+        """Which is there when the directory is read, and gone at the look at it."""
+
+        name = "going"
+
+        def is_file(self):
+            return True
+
+        def is_dir(self):
+            return False
+
+        def stat(self):
+            raise FileNotFoundError
+
+    @contextmanager
+    def listed(path):
+        with scandir(path) as found:
+            yield iter((Going(), *found))
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert place.list("a").files == {"one": 1, "two": 1}
 
 
 def test_a_file_that_is_given_up_is_gone(place, tmp_path):

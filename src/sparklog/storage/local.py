@@ -28,7 +28,11 @@ class LocalDirectory(Place):
         try:
             with os.scandir(self._at(directory)) as found:
                 entries = [each for each in found if not each.name.endswith(PART_SUFFIX)]
-                files = {each.name: each.stat().st_size for each in entries if each.is_file()}
+                files = {}
+                for each in entries:
+                    with suppress(FileNotFoundError):  # it went since the directory was read
+                        if each.is_file():
+                            files[each.name] = each.stat().st_size
                 return Listed(files, tuple(sorted(each.name for each in entries if each.is_dir())))
         except FileNotFoundError:
             return Listed({}, ())
