@@ -392,10 +392,11 @@ async def test_a_disk_that_refuses_the_look_for_what_is_to_be_copied_is_out_of_s
 
     await stage.begin_to_move()
     await stage.until(lambda: stage.future().log_end_offset)
-    stage.logs.logs[TP].read_for_copy = refuse
-    stage.go_on()
-    await stage.moved()
-    await stage.until(lambda: [*stage.logs.dirs.failed] == [stage.homes["a"]])
+    with pytest.MonkeyPatch.context() as refusing:
+        refusing.setattr(Log, "read_for_copy", refuse)
+        stage.go_on()
+        await stage.moved()
+        await stage.until(lambda: [*stage.logs.dirs.failed] == [stage.homes["a"]])
 
 
 @on_a_stage()

@@ -90,13 +90,14 @@ def in_log(spark, cluster, *topics):
 def test_the_table_has_what_the_log_has(spark, cluster, table, options, make, send, monkeypatch):
     name = make()
     send(name, 0, 100)
-    (first,) = run(spark, options(name))
-    assert first.records == 100
-    send(name, 100, 30)
     synced, sync = [], os.fsync
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd)))
-        (second,) = run(spark, options(name))
+    with closing(Offload(spark, options(name))) as job:
+        (first,) = job.commits()
+        assert first.records == 100
+        send(name, 100, 30)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd)))
+            (second,) = job.commits()
     log = f"{table}/_delta_log"
     assert synced == [f"{log}/{second.version:020d}.json", log, table]  # files are synced by Spark's workers
     assert (second.records, second.version, second.behind) == (30, first.version + 1, 0)
