@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo, no_such_partition
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import NO_LEADER, BrokerId, Endpoint, TopicPartition
 
@@ -82,6 +83,12 @@ class Leaders:
         if all(each.partition != tp.partition for each in topic.partitions):
             return no_such_partition(topic, tp.partition).reason
         return f"no broker leads partition {tp}"
+
+    def leaderless(self, partitions: Collection[TopicPartition]) -> ApiError:
+        """Why these have no leader, of the first few; it may pass by itself if each of them exists."""
+        exist = all(self.partition(tp) is not None for tp in partitions)
+        code = ErrorCode.LEADER_NOT_AVAILABLE if exist else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ApiError(code, "; ".join(list(dict.fromkeys(map(self.why_no_leader, partitions)))[:5]))
 
     def invalidate(self, topic: str) -> None:
         """Ask again before the next use of ``topic``: its leaders have moved, or may have."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -51,15 +52,23 @@ def trusts(security, other):
     return True
 
 
+@asynccontextmanager
+async def listening(files, tmp_path, authority):
+    """The ends of a broker with this authority's files, and what it speaks with to other brokers."""
+    settings = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL", **files(authority)}
+    config = parse_broker_config({"broker.id": "1", "log.dirs": str(tmp_path), **settings})
+    security = security_between_brokers(config, ManualClock())
+    server = SocketServer(asyncio.get_running_loop(), lambda *_: None, Limits(1 << 20, 1))
+    try:
+        yield ListeningEnds(config, server, lambda *_: None, to_brokers=security), security
+    finally:
+        server.close()
+
+
 def test_certificates_for_other_brokers_are_taken_over_too(files, tmp_path):
     async def main():
         old, new = Authority("old"), Authority("new")
-        settings = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL", **files(old)}
-        config = parse_broker_config({"broker.id": "1", "log.dirs": str(tmp_path), **settings})
-        security = security_between_brokers(config, ManualClock())
-        server = SocketServer(asyncio.get_running_loop(), lambda *_: None, Limits(1 << 20, 1))
-        try:
-            ends = ListeningEnds(config, server, lambda *_: None, to_brokers=security)
+        async with listening(files, tmp_path, old) as (ends, security):
             assert (trusts(security, old), trusts(security, new)) == (True, False)
             files(new)
             ends.look_at_certificates()
@@ -67,8 +76,6 @@ def test_certificates_for_other_brokers_are_taken_over_too(files, tmp_path):
             (tmp_path / "keystore.pem").write_text("damaged")
             ends.look_at_certificates()
             assert trusts(security, new)
-        finally:
-            server.close()
 
     asyncio.run(main())
 
@@ -80,12 +87,7 @@ def test_a_certificate_that_could_not_be_read_is_tried_again_though_its_file_is_
 
     async def main():
         old, new = Authority("old"), Authority("new")
-        settings = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL", **files(old)}
-        config = parse_broker_config({"broker.id": "1", "log.dirs": str(tmp_path), **settings})
-        security = security_between_brokers(config, ManualClock())
-        server = SocketServer(asyncio.get_running_loop(), lambda *_: None, Limits(1 << 20, 1))
-        try:
-            ends = ListeningEnds(config, server, lambda *_: None, to_brokers=security)
+        async with listening(files, tmp_path, old) as (ends, security):
             files(new)
             (certificates,) = [each for each in ends._kept if each._holder is security]
             with monkeypatch.context() as refusing:
@@ -95,8 +97,6 @@ def test_a_certificate_that_could_not_be_read_is_tried_again_though_its_file_is_
             assert (trusts(security, old), trusts(security, new)) == (True, False)
             ends.look_at_certificates()
             assert (trusts(security, old), trusts(security, new)) == (False, True)
-        finally:
-            server.close()
 
     def refuse(_):
         raise ConfigError("keystore.pem cannot be read: too many open files")

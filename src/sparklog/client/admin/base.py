@@ -154,9 +154,7 @@ class AdminBase:
     def _leaderless(self, tp: TopicPartition, error: ErrorCode | None) -> ApiError:
         if error is not None:
             return ApiError(error, f"topic {tp.topic!r} at {self._session.config.bootstrap_servers}")
-        exists = self._session.leaders.partition(tp) is not None
-        code = ErrorCode.LEADER_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ApiError(code, self._session.leaders.why_no_leader(tp))
+        return self._session.leaders.leaderless([tp])
 
 
 def error_of(each: Judged, what: str) -> ApiError | None:

@@ -268,15 +268,10 @@ class Positions:
             else:
                 brokers.setdefault(leader, []).append(tp)
         asked = (ask(broker, led) for broker, led in brokers.items())
-        raise_worst([*await asyncio.gather(*asked, return_exceptions=True), self._leaderless(leaderless)])
-
-    def _leaderless(self, partitions: list[TopicPartition]) -> ApiError | None:
-        if not partitions:
-            return None
-        leaders = self._session.leaders
-        exist = all(leaders.partition(tp) is not None for tp in partitions)
-        code = ErrorCode.LEADER_NOT_AVAILABLE if exist else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ApiError(code, "; ".join(list(dict.fromkeys(map(leaders.why_no_leader, partitions)))[:5]))
+        failures: list[BaseException | None] = await asyncio.gather(*asked, return_exceptions=True)
+        if leaderless:
+            failures.append(leaders.leaderless(leaderless))
+        raise_worst(failures)
 
 
 def _pause(backoff: Backoff, error: SparklogError) -> float:
